@@ -1,0 +1,1 @@
+"""Expectation suites as package data, one for each table."""

@@ -1,0 +1,1 @@
+"""Prefect flows: each a paragraph that calls the rooms of gogh_core in their order."""

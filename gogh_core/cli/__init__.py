@@ -1,0 +1,84 @@
+"""The `gogh` command: each room brings its commands in a module of its own.
+
+`main` is the only entry: it loads the modules, runs the command, and turns every error of ours
+into one line on standard error (exit 2 for bad input, 1 for the rest).
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import sys
+
+import typer
+
+from gogh_core import __version__
+from gogh_core.errors import GoghError, InvalidInput
+
+__all__ = ["app", "main"]
+
+# In the order of `gogh --help`. Each has `register(app)`.
+_MODULES = (
+    "demo",
+    "stack",
+    "cycle",
+    "data",
+    "telemetry",
+    "estimation",
+    "allocation",
+    "cluster",
+    "simulation",
+    "bench",
+    "about",
+)
+
+
+def _version(value: bool) -> None:
+    if value:
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+app = typer.Typer(
+    name="gogh",
+    help="Plans which job runs on which GPU of a mixed-generation cluster, for the least energy.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+
+@app.callback()
+def _root(
+    _: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Version."),
+) -> None:
+    """Plans which job runs on which GPU of a mixed-generation cluster, for the least energy."""
+
+
+def _register() -> None:
+    for name in _MODULES:
+        module = f"gogh_core.cli.{name}"
+        if importlib.util.find_spec(module) is not None:
+            importlib.import_module(module).register(app)
+
+
+_register()
+
+
+def main() -> None:
+    """Run the command line; every error of ours becomes one line."""
+    try:
+        app()
+    except InvalidInput as error:
+        print(f"gogh: {error}", file=sys.stderr)
+        sys.exit(2)
+    except GoghError as error:
+        print(f"gogh: {error}", file=sys.stderr)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        print("gogh: interrupted", file=sys.stderr)
+        sys.exit(130)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)

@@ -1,0 +1,402 @@
+"""Every setting: `gogh.toml` first, then GOGH_* from the environment, which wins.
+
+`load()` reads both; an unknown key is refused and the nearest known one is named. Nested keys are
+spelt `[section] key` in the file and `GOGH_SECTION__KEY` in the environment. `docs/settings.md` is
+generated from the descriptions here (`gogh settings --page`).
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import tomllib
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+from gogh_core.errors import InvalidSettings
+
+__all__ = [
+    "AllocationSettings",
+    "ClusterSettings",
+    "ContractSettings",
+    "CycleSettings",
+    "EstimationSettings",
+    "GuardSettings",
+    "PrefectSettings",
+    "Settings",
+    "SimulationSettings",
+    "SlurmSettings",
+    "StoreSettings",
+    "TelemetrySettings",
+    "WebhookSettings",
+    "load",
+    "page",
+]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class StoreSettings(_Section):
+    """Where telemetry, plans and estimates are kept, and for how long."""
+
+    path: Path = Field(
+        Path("gogh.duckdb"), description="the database, below `home` unless absolute"
+    )
+    lock_timeout_s: float = Field(
+        90.0, gt=0, description="how long a writer waits for another one before it gives up"
+    )
+    hot_hours: float = Field(
+        6.0, gt=0, description="how long samples stay in the database before they move to Parquet"
+    )
+    retention_days: float = Field(90.0, gt=0, description="how long Parquet partitions are kept")
+    memory_limit_mb: int = Field(1024, ge=128, description="what DuckDB may use")
+    threads: int = Field(2, ge=1, description="threads of DuckDB")
+
+
+class TelemetrySettings(_Section):
+    """Where telemetry comes from."""
+
+    spool: Path = Field(
+        Path("spool"), description="where agents and jobs leave their files, below `home`"
+    )
+    spool_limit_mb: int = Field(512, gt=0, description="what an agent's spool may take on disk")
+    prometheus_url: str | None = Field(None, description="Prometheus that scrapes a DCGM exporter")
+    prometheus_token: SecretStr | None = Field(None, description="bearer token for Prometheus")
+    prometheus_ca: Path | None = Field(None, description="CA file for Prometheus over TLS")
+    prometheus_delay_s: float = Field(
+        15.0, ge=0, description="samples younger than this are left for the next time"
+    )
+    prometheus_page_s: int = Field(600, gt=0, description="how much time one query spans")
+    timeout_s: float = Field(10.0, gt=0, description="time-out of one request")
+    retries: int = Field(3, ge=0, description="how often a failed request is tried again")
+    late_s: float = Field(3600.0, ge=0, description="rows later than this are kept aside")
+    max_age_s: float = Field(
+        1800.0, gt=0, description="planning goes on without new data for as long as this"
+    )
+    warmup_s: float = Field(30.0, ge=0, description="cut from the beginning of each stay")
+    sample_period_s: float = Field(1.0, gt=0, description="period of samples")
+    max_file_mb: int = Field(4096, gt=0, description="larger files in the spool are refused")
+
+
+class ContractSettings(_Section):
+    """Data contracts."""
+
+    directory: Path | None = Field(
+        None, description="suites of your own; those that come with GOGH otherwise"
+    )
+
+
+class EstimationSettings(_Section):
+    """The networks."""
+
+    models: Path = Field(Path("models"), description="registry of network versions, below `home`")
+    confidence: float = Field(
+        0.9, gt=0.5, lt=1.0, description="a promise is planned to hold with this probability"
+    )
+    retrain_budget_s: float = Field(
+        30.0, gt=0, description="time P2 may take to retrain in a cycle"
+    )
+    half_life_days: float = Field(
+        14.0, gt=0, description="old measurements fade with this half-life"
+    )
+    minimum_feasible: float = Field(
+        0.9, ge=0, le=1, description="options less likely to run at all are not planned"
+    )
+
+
+class AllocationSettings(_Section):
+    """The integer program."""
+
+    solver: Literal["glpk", "highs"] = Field("glpk", description="solver of the integer program")
+    gap: float = Field(0.01, ge=0, le=1, description="asked gap between plan and bound")
+    time_limit_s: float = Field(60.0, gt=0, description="time limit of the whole planning call")
+    waiting_penalty_w: float = Field(
+        10_000.0, ge=0, description="what a waiting job of priority 1 costs, in watts"
+    )
+    power_cap_w: float | None = Field(None, gt=0, description="the cluster may not draw more")
+    max_moves: int | None = Field(None, ge=0, description="moves allowed in one plan")
+    quotas: dict[str, int] = Field(default_factory=dict, description="GPUs an owner may hold")
+    share: bool = Field(True, description="whether two jobs may share a GPU")
+    priority_age_s: float = Field(
+        3600.0, gt=0, description="a waiting job's priority doubles for each such time it waits"
+    )
+
+
+class SlurmSettings(_Section):
+    """Slurm as cluster manager."""
+
+    partition: str | None = Field(None, description="jobs in this partition opt in")
+    timeout_s: float = Field(10.0, gt=0, description="time-out of each Slurm command")
+    bin: Path | None = Field(None, description="folder of squeue, sinfo and scontrol")
+    conf: Path | None = Field(None, description="SLURM_CONF, when not the default")
+    action_timeout_s: float = Field(
+        120.0, gt=0, description="how long a placement, move or switch may take to come true"
+    )
+
+
+class WebhookSettings(_Section):
+    """A site's own endpoint for plans."""
+
+    url: str | None = Field(None, description="each plan is posted there")
+    secret: SecretStr | None = Field(None, description="key of the HMAC signature")
+    timeout_s: float = Field(10.0, gt=0, description="time-out of a request")
+    retries: int = Field(4, ge=0, description="how often a failed request is tried again")
+
+
+class GuardSettings(_Section):
+    """What a plan may not do without a person."""
+
+    dry_run: bool = Field(False, description="plans are made and stored, nothing is sent")
+    max_moves: int = Field(1000, ge=0, description="moves carried out per cycle at most")
+    max_switches: int = Field(1000, ge=0, description="servers switched per cycle at most")
+    min_runtime_s: float = Field(
+        600.0, ge=0, description="a job is not moved before it ran this long"
+    )
+    cooldown_s: float = Field(1200.0, ge=0, description="a job is not moved again within this time")
+    max_owner_share: float = Field(
+        1.0, gt=0, le=1, description="share of an owner's running jobs that may move at once"
+    )
+    approve_moves: int | None = Field(
+        None, ge=0, description="plans with more moves wait for a person's approval"
+    )
+    approve_stops: int | None = Field(
+        None, ge=0, description="plans with more stops wait for a person's approval"
+    )
+    approval_timeout_s: float = Field(
+        900.0, gt=0, description="a plan not approved by then is rejected"
+    )
+    max_stale_share: float = Field(
+        0.5, gt=0, le=1, description="a plan of which more no longer fits is abandoned"
+    )
+
+
+class ClusterSettings(_Section):
+    """Which cluster manager, and how boldly."""
+
+    manager: Literal["simulated", "slurm", "files"] = Field(
+        "simulated", description="the cluster manager"
+    )
+    mode: Literal["auto", "advise", "act"] = Field(
+        "auto", description="`auto` acts on the embedded cluster and only advises on a real one"
+    )
+    plans: Path = Field(Path("plans"), description="where plan files are written, below `home`")
+    server_base_w: float = Field(
+        200.0, ge=0, description="base draw of a server whose own is not declared"
+    )
+    server_base_w_by_type: dict[str, float] = Field(
+        default_factory=dict, description="the same by GPU type"
+    )
+
+
+class CycleSettings(_Section):
+    """The cadence."""
+
+    window_s: int = Field(300, ge=10, description="length of a window, and so of the cadence")
+    budget_s: float = Field(240.0, gt=0, description="time a whole cycle may take")
+    step_budget_s: float = Field(120.0, gt=0, description="time one step may take")
+
+
+class PrefectSettings(_Section):
+    """Prefect's server and worker as `gogh up` starts them."""
+
+    host: str = Field("127.0.0.1", description="address the server binds to")
+    port: int = Field(4200, gt=0, lt=65536, description="port of server and UI")
+    pool: str = Field("gogh", description="name of the work pool")
+    auth: SecretStr | None = Field(None, description="`user:password` for Prefect's basic auth")
+    database_url: SecretStr | None = Field(
+        None, description="PostgreSQL for Prefect; SQLite below `home` otherwise"
+    )
+    runs_per_worker: int = Field(4, gt=0, description="flow runs one worker starts at once")
+    metrics_port: int | None = Field(
+        None, gt=0, lt=65536, description="port of GOGH's own metrics for Prometheus"
+    )
+    damper_s: float = Field(
+        60.0, ge=0, description="a storm of events gives one replan in this time"
+    )
+
+
+class SimulationSettings(_Section):
+    """The embedded cluster."""
+
+    servers: int = Field(12, gt=0, description="servers of the embedded cluster")
+    jobs_per_hour: float = Field(36.0, gt=0, description="mean arrivals")
+    garbage_rate: float = Field(0.002, ge=0, le=1, description="share of telemetry rows made bad")
+    gap_rate: float = Field(0.002, ge=0, le=1, description="share of telemetry rows lost")
+    late_rate: float = Field(
+        0.005, ge=0, le=1, description="share of telemetry rows that come late"
+    )
+    throughput_table: Path | None = Field(None, description="a throughput table as ground truth")
+    power_table: Path | None = Field(None, description="a power table beside it")
+    start: datetime = Field(
+        datetime.fromisoformat("2026-01-05T09:00:00+00:00"), description="where its clock begins"
+    )
+    seed: int = Field(0, ge=0, description="seed of everything random")
+
+
+class _File(PydanticBaseSettingsSource):
+    """What stands in gogh.toml."""
+
+    def __init__(self, settings_cls: type[BaseSettings], raw: Mapping[str, Any]) -> None:
+        super().__init__(settings_cls)
+        self._raw = dict(raw)
+
+    def get_field_value(self, field: Any, field_name: str) -> tuple[Any, str, bool]:
+        return self._raw.get(field_name), field_name, False
+
+    def __call__(self) -> dict[str, Any]:
+        return self._raw
+
+
+class Settings(BaseSettings):
+    """All of GOGH's settings."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="GOGH_", env_nested_delimiter="__", extra="forbid", frozen=True
+    )
+
+    home: Path = Field(Path(".gogh"), description="folder of everything GOGH keeps")
+    data: Path | None = Field(None, description="folder of measurements for benchmarks and tests")
+    store: StoreSettings = StoreSettings()
+    telemetry: TelemetrySettings = TelemetrySettings()
+    contracts: ContractSettings = ContractSettings()
+    estimation: EstimationSettings = EstimationSettings()
+    allocation: AllocationSettings = AllocationSettings()
+    cluster: ClusterSettings = ClusterSettings()
+    slurm: SlurmSettings = SlurmSettings()
+    webhook: WebhookSettings = WebhookSettings()
+    guards: GuardSettings = GuardSettings()
+    cycle: CycleSettings = CycleSettings()
+    prefect: PrefectSettings = PrefectSettings()
+    simulation: SimulationSettings = SimulationSettings()
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """What is passed wins over the environment, which wins over the file."""
+        return init_settings, env_settings, _File(settings_cls, _current_file)
+
+    def below_home(self, path: Path) -> Path:
+        """A path of the settings, made absolute."""
+        return path if path.is_absolute() else (self.home / path).absolute()
+
+    @property
+    def database(self) -> Path:
+        """The database file."""
+        return self.below_home(self.store.path)
+
+    @property
+    def spool(self) -> Path:
+        """The spool folder."""
+        return self.below_home(self.telemetry.spool)
+
+    @property
+    def models(self) -> Path:
+        """The registry of network versions."""
+        return self.below_home(self.estimation.models)
+
+    @property
+    def plans(self) -> Path:
+        """The folder of plan files."""
+        return self.below_home(self.cluster.plans)
+
+
+_current_file: Mapping[str, Any] = {}
+
+# Variables that belong to the project but are no settings.
+_NOT_SETTINGS = {"GOGH_CONFIG", "GOGH_E2E"}
+
+
+def _keys(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for name, info in model.model_fields.items():
+        kind = info.annotation
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            yield from _keys(kind, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", info
+
+
+def _check_environment(environment: Mapping[str, str]) -> None:
+    known = {f"GOGH_{key.replace('.', '__').upper()}" for key, _ in _keys(Settings)}
+    sections = {f"GOGH_{name.upper()}" for name in Settings.model_fields}
+    for variable in environment:
+        upper = variable.upper()
+        if not upper.startswith("GOGH_") or upper in _NOT_SETTINGS:
+            continue
+        if upper not in known and upper not in sections:
+            raise InvalidSettings(
+                f"{variable} is no setting", where="environment", todo=_near(upper, known)
+            )
+
+
+def _near(name: str, known: set[str]) -> str:
+    found = difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.4)
+    return f"did you mean {found[0]}?" if found else "`gogh settings` lists them all"
+
+
+def load(config: Path | None = None, **overrides: Any) -> Settings:
+    """The settings from `config` (GOGH_CONFIG, or ./gogh.toml where there is one) and GOGH_*."""
+    global _current_file
+    named = config or (Path(os.environ["GOGH_CONFIG"]) if "GOGH_CONFIG" in os.environ else None)
+    path = named or Path("gogh.toml")
+    raw: dict[str, Any] = {}
+    if named is not None or path.exists():
+        try:
+            raw = tomllib.loads(path.read_text(encoding="utf-8"))
+        except OSError as error:
+            raise InvalidSettings(f"cannot be read: {error.strerror}", where=str(path)) from error
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise InvalidSettings(f"is not TOML: {error}", where=str(path)) from error
+    _check_environment(os.environ)
+    _current_file = raw
+    try:
+        return Settings(**overrides)
+    except ValidationError as error:
+        raise _translated(error, path if raw else None) from error
+    finally:
+        _current_file = {}
+
+
+def _translated(error: ValidationError, path: Path | None) -> InvalidSettings:
+    first = error.errors()[0]
+    key = ".".join(str(part) for part in first["loc"])
+    where = str(path) if path else "settings"
+    if first["type"] == "extra_forbidden":
+        known = {name for name, _ in _keys(Settings)}
+        return InvalidSettings(f"{key} is no setting", where=where, todo=_near(key, known))
+    return InvalidSettings(f"{key}: {first['msg']}", where=where, todo="`gogh settings` tells more")
+
+
+def page() -> str:
+    """The page of all settings, for docs/settings.md."""
+    lines = [
+        "# Settings",
+        "",
+        "`gogh.toml` in the current folder (or where GOGH_CONFIG points), then the environment, "
+        "which wins. Generated by `gogh settings --page`.",
+        "",
+        "| key | variable | default | meaning |",
+        "|---|---|---|---|",
+    ]
+    for key, info in _keys(Settings):
+        variable = f"GOGH_{key.replace('.', '__').upper()}"
+        default = info.get_default(call_default_factory=True)
+        shown = "" if default is None else f"`{default}`"
+        choices = [a for a in get_args(info.annotation) if isinstance(a, str)]
+        meaning = info.description or ""
+        if choices:
+            meaning += f" ({', '.join(f'`{choice}`' for choice in choices)})"
+        lines.append(f"| `{key}` | `{variable}` | {shown} | {meaning} |")
+    return "\n".join(lines) + "\n"

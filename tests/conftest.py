@@ -1,0 +1,36 @@
+"""What all tests share: settings of their own, and where the real measurements are."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from gogh_core.settings import Settings, load
+
+os.environ.setdefault("PREFECT_SERVER_ANALYTICS_ENABLED", "false")
+os.environ.setdefault("DO_NOT_TRACK", "1")
+
+PROJECT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    """Settings whose home is a fresh folder."""
+    return load(home=tmp_path / "home")
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """The folder of real measurements; a test that needs it skips where it is missing."""
+    path = Path(os.environ.get("GOGH_DATA") or PROJECT.parent / "shared" / "data")
+    if not (path / "throughput.parquet").exists():
+        pytest.skip("needs the measurements (throughput.parquet and others): set GOGH_DATA")
+    return path
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """An end-to-end test that skips has shown nothing: with GOGH_E2E it fails instead."""
+    if os.environ.get("GOGH_E2E") and report.skipped and "e2e" in report.keywords:
+        report.outcome = "failed"
