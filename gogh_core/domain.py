@@ -440,7 +440,7 @@ class Plan:
             raise InvalidPlan(["it is no JSON object"], where=where)
         if raw.get("schema") != "gogh.plan/1":
             faults.append(f"schema is {raw.get('schema')!r}, not 'gogh.plan/1'")
-        parts: dict[str, tuple[Any, ...]] = {}
+        parts: dict[str, Any] = {}
         for name, parse in _PARTS.items():
             entries = raw.get(name, [])
             if not isinstance(entries, list):
@@ -464,7 +464,9 @@ class Plan:
                 faults.append(f"{name} is {raw[name]!r}")
         if faults:
             raise InvalidPlan(faults, where=where)
-        extra = {name: dict(raw.get(name) or {}) for name in ("versions", "certificate", "spent")}
+        extra: dict[str, Any] = {
+            name: dict(raw.get(name) or {}) for name in ("versions", "certificate", "spent")
+        }
         notes = tuple(str(note) for note in raw.get("notes") or ())
         return cls(**plain, **parts, **extra, notes=notes)
 
