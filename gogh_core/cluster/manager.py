@@ -1,0 +1,124 @@
+"""What every cluster manager can be asked, and which one the settings name.
+
+`ClusterManager` is the protocol: one verb that reads (`state`) and six that do. `Capabilities`
+says what a manager can do beyond placing jobs on servers; a plan asks only for that. Nothing else
+in the project knows which manager it talks to: `open_manager` opens the configured one.
+
+Promises of every manager (`tests/cluster/contract.py` holds each of them to these):
+- `state` lists every job of ours that still runs or waits, and every server; a job that is being
+  started or carried over is MOVING on the slots it goes to.
+- an action returns when the manager has accepted it; `state` then shows it within
+  `capabilities.action_timeout_s` (0: at once). A placed or moved job shows as RUNNING or MOVING on
+  its slots, a held one as WAITING without slots, a switched server as on or switching on (off or
+  switching off).
+- sending an action again with the same key changes nothing.
+- ClusterUnavailable means try again; ActionFailed and NotCapable mean it will not help.
+- an action on a job or server that is not ours, or not there, raises ActionFailed.
+"""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, cast, runtime_checkable
+
+from gogh_core.domain import ClusterState, Plan, Slot
+from gogh_core.settings import Settings
+
+if TYPE_CHECKING:
+    from gogh_core.store import Store
+
+__all__ = ["Capabilities", "ClusterManager", "PlanTaker", "open_manager"]
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What a manager can do beyond placing a job on a server."""
+
+    chooses_gpu_index: bool
+    """A job gets exactly the planned GPUs, not only their number."""
+    pairs_named_jobs: bool
+    """Two named jobs share a GPU when the plan says so; otherwise sharing is by chance."""
+    sets_power_limits: bool
+    switches_servers: bool
+    action_timeout_s: float = 120.0
+    """How long an accepted action may take to come true; 0: it is true at once."""
+
+
+@runtime_checkable
+class ClusterManager(Protocol):
+    """A cluster that can be read and driven; `key` identifies (plan, action)."""
+
+    name: str
+    """`simulated`, `slurm`, `files`."""
+    real: bool
+    """A real cluster is only advised unless the mode is `act`."""
+    capabilities: Capabilities
+
+    def state(self) -> ClusterState:
+        """Everything the manager knows now; raises ClusterUnavailable."""
+        ...
+
+    def place(
+        self,
+        job: str,
+        slots: tuple[Slot, ...],
+        *,
+        partner: str | None,
+        power_limit_w: float | None,
+        key: str,
+    ) -> None:
+        """Start a waiting job there."""
+        ...
+
+    def move(
+        self,
+        job: str,
+        slots: tuple[Slot, ...],
+        *,
+        partner: str | None,
+        power_limit_w: float | None,
+        key: str,
+    ) -> None:
+        """Checkpoint a running job and start it again there."""
+        ...
+
+    def hold(self, job: str, *, key: str) -> None:
+        """Checkpoint a running job and let it wait until it is placed again."""
+        ...
+
+    def release(self, job: str, *, key: str) -> None:
+        """Give a job back to the manager's own scheduler."""
+        ...
+
+    def switch(self, server: str, *, on: bool, key: str) -> None:
+        """Switch a server on or off."""
+        ...
+
+    def set_power_limit(self, server: str, gpu: int, watts: float, *, key: str) -> None:
+        """Limit what one GPU may draw."""
+        ...
+
+
+@runtime_checkable
+class PlanTaker(Protocol):
+    """A manager that takes a plan whole, and carries it out by itself."""
+
+    def deliver(self, plan: Plan, *, key: str) -> str:
+        """Hand the plan over; returns what the site answered. Twice is harmless."""
+        ...
+
+
+def open_manager(settings: Settings, store: Store) -> ClusterManager:
+    """The cluster manager that the settings name."""
+    if settings.cluster.manager == "slurm":
+        from gogh_core.cluster.slurm import SlurmManager
+
+        return SlurmManager(settings)
+    if settings.cluster.manager == "files":
+        from gogh_core.cluster.files import FilesManager
+
+        return FilesManager(settings)
+    # By name, so that this room knows nothing of the simulation.
+    simulation = importlib.import_module("gogh_core.simulation")
+    return cast(ClusterManager, simulation.open_cluster(settings, store))
