@@ -19,6 +19,7 @@ GoghError
 │   ├── ClusterUnavailable  the cluster manager gave no answer
 │   ├── NotCapable          this manager cannot do that
 │   └── ActionFailed        the manager refused one action
+├── StackError              Prefect's server or worker could not be started, reached or ended
 └── UnsafeToPlan            planning now could harm; nothing was done
 """
 
@@ -42,6 +43,7 @@ __all__ = [
     "NotCapable",
     "SolverFailed",
     "SourceUnavailable",
+    "StackError",
     "StoreCorrupt",
     "StoreError",
     "StoreLocked",
@@ -154,6 +156,10 @@ class NotCapable(ClusterError):
 
 class ActionFailed(ClusterError):
     """The cluster manager refused one action."""
+
+
+class StackError(GoghError):
+    """Prefect's server or a worker could not be started, reached or ended."""
 
 
 class UnsafeToPlan(GoghError):

@@ -220,6 +220,16 @@ class PrefectSettings(_Section):
     damper_s: float = Field(
         60.0, ge=0, description="a storm of events gives one replan in this time"
     )
+    url: str | None = Field(
+        None, description="API of a server elsewhere; `gogh up` then starts workers only"
+    )
+    workers: int = Field(1, gt=0, description="workers `gogh up` starts on this machine")
+    urgent_priority: float = Field(
+        5.0, gt=0, description="a waiting job of this priority or more is an event"
+    )
+    slo_missed_s: float = Field(
+        600.0, gt=0, description="a promise missed for as long as this is an event"
+    )
 
 
 class SimulationSettings(_Section):
@@ -316,7 +326,7 @@ class Settings(BaseSettings):
 _current_file: Mapping[str, Any] = {}
 
 # Variables that belong to the project but are no settings.
-_NOT_SETTINGS = {"GOGH_CONFIG", "GOGH_E2E"}
+_NOT_SETTINGS = {"GOGH_CONFIG", "GOGH_E2E", "GOGH_SCREENSHOTS", "GOGH_STACK"}
 
 
 def _keys(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, Any]]:
