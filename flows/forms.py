@@ -1,0 +1,145 @@
+"""The forms people fill in: what a run can be asked for, with labels, help and limits.
+
+Prefect makes the form of a manual run from these models, and refuses values they refuse. Every
+field has a default that is safe to leave as it is.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from gogh_core.planning import Request
+
+__all__ = ["ReplanForm", "WhatIfForm", "WhatIfJob", "WhatIfServer"]
+
+Objective = Literal["energy", "throughput"]
+Solver = Literal["settings", "glpk", "highs"]
+
+
+class _Form(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class ReplanForm(_Form):
+    """A new plan for what is left of this window."""
+
+    reason: str = Field(
+        "by hand",
+        title="Reason",
+        description="Stands in the plan's record and in the run's name.",
+        min_length=1,
+        max_length=200,
+    )
+    dry_run: bool = Field(
+        False,
+        title="Dry run",
+        description="Only show the difference to the running plan; nothing is sent.",
+    )
+    wait_for_approval: bool = Field(
+        False,
+        title="Wait for approval",
+        description="Pause before anything is sent, and show what would change.",
+    )
+    objective: Objective = Field(
+        "energy",
+        title="Objective",
+        description="energy: keep every promise for the least power. "
+        "throughput: the same promises, best-effort jobs as fast as possible.",
+    )
+    solver: Solver = Field(
+        "settings", title="Solver", description="settings: what gogh.toml says."
+    )
+    gap: float | None = Field(
+        None,
+        title="Gap",
+        description="How far from the proven optimum the plan may be, 0.01 is 1 %. "
+        "Empty: as in the settings.",
+        ge=0,
+        le=1,
+    )
+    time_limit_s: float | None = Field(
+        None,
+        title="Time limit (s)",
+        description="Seconds the planner may take. Empty: as in the settings.",
+        gt=0,
+        le=3600,
+    )
+    max_moves: int | None = Field(
+        None,
+        title="Moves at most",
+        description="0: nobody who runs is moved. Empty: as in the settings.",
+        ge=0,
+    )
+    power_cap_w: float | None = Field(
+        None,
+        title="Power cap (W)",
+        description="The cluster may not draw more. Empty: as in the settings.",
+        gt=0,
+    )
+    pin: list[str] = Field(
+        default_factory=list,
+        title="Jobs to pin",
+        description="Ids of running jobs that stay where they are.",
+    )
+    drain: list[str] = Field(
+        default_factory=list,
+        title="Servers to drain",
+        description="Ids of servers that must be empty after the plan.",
+    )
+
+    @field_validator("pin", "drain")
+    @classmethod
+    def _named(cls, names: list[str]) -> list[str]:
+        if any(not name.strip() for name in names):
+            raise ValueError("an id is empty; remove the line or fill it in")
+        return [name.strip() for name in names]
+
+    @field_validator("reason")
+    @classmethod
+    def _said(cls, reason: str) -> str:
+        if not reason.strip() or reason.strip() == "schedule":
+            raise ValueError("say why; `schedule` is the cadence's own reason")
+        return reason.strip()
+
+    def to_request(self) -> Request:
+        """As planning takes it."""
+        raw: dict[str, Any] = self.model_dump(exclude={"solver", "pin", "drain"})
+        solver = None if self.solver == "settings" else self.solver
+        return Request(**raw, solver=solver, pin=tuple(self.pin), drain=tuple(self.drain))
+
+
+class WhatIfServer(_Form):
+    """Servers that are not there yet."""
+
+    gpu_type: str = Field(title="GPU type", description="Such as v100 or a100.", min_length=1)
+    gpus: int = Field(4, title="GPUs per server", ge=1, le=64)
+    count: int = Field(1, title="How many servers", ge=1, le=1000)
+
+
+class WhatIfJob(_Form):
+    """Jobs like one that is on the cluster."""
+
+    like: str = Field(title="Like job", description="Id of a job to copy.", min_length=1)
+    count: int = Field(1, title="How many", ge=1, le=10_000)
+    required_throughput: float | None = Field(
+        None, title="Promised throughput", description="Empty: the copied job's.", ge=0
+    )
+
+
+class WhatIfForm(_Form):
+    """Changes to the cluster of this moment. Nothing is sent."""
+
+    add_servers: list[WhatIfServer] = Field(default_factory=list, title="Servers added")
+    lose_servers: list[str] = Field(
+        default_factory=list, title="Servers lost", description="Ids of servers."
+    )
+    add_jobs: list[WhatIfJob] = Field(default_factory=list, title="Jobs added")
+    objective: Objective = Field("energy", title="Objective")
+    power_cap_w: float | None = Field(
+        None, title="Power cap (W)", description="Empty: as in the settings.", gt=0
+    )
+    max_moves: int | None = Field(
+        None, title="Moves at most", description="Empty: as in the settings.", ge=0
+    )

@@ -1,0 +1,312 @@
+"""Prefect's server and workers as processes of ours: start, wait, ask, end.
+
+`Daemon` is one process with a record below `home/run` (pid and the moment it began, so that a pid
+used again by somebody else is never taken for ours); `Api` speaks to the server over HTTP and tries
+again while its database is busy; `environment` is what every one of our Prefect processes sees:
+their home is below ours, never the user's own.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psutil
+
+from gogh_core.errors import StackError
+from gogh_core.settings import Settings
+
+__all__ = [
+    "Api",
+    "Daemon",
+    "api_url",
+    "environment",
+    "leftovers",
+    "only_one",
+    "port_is_free",
+    "prefect_command",
+]
+
+_MARK = "GOGH_STACK"
+_BUSY = {429, 502, 503, 504}
+
+# Plain lines on standard error. Rich, Prefect's default, ends the process when the reader of its
+# pipe has gone, and so would end a run whose worker was killed.
+_LOGGING = """\
+version: 1
+disable_existing_loggers: false
+formatters:
+  plain:
+    format: "%(asctime)s %(levelname)s %(name)s: %(message)s"
+handlers:
+  console: {level: 0, class: logging.StreamHandler, formatter: plain, stream: "ext://sys.stderr"}
+  api: {level: 0, class: prefect.logging.handlers.APILogHandler}
+  worker_api: {level: 0, class: prefect.logging.handlers.WorkerAPILogHandler}
+loggers:
+  prefect: {level: INFO}
+  prefect.extra: {level: INFO, handlers: [api], propagate: false}
+  prefect.flow_runs: {level: NOTSET, handlers: [api]}
+  prefect.task_runs: {level: NOTSET, handlers: [api]}
+  prefect.workers: {level: NOTSET, handlers: [worker_api]}
+  prefect.server: {level: WARNING}
+  uvicorn: {level: WARNING, handlers: [console], propagate: false}
+root: {level: WARNING, handlers: [console]}
+"""
+
+
+def api_url(settings: Settings) -> str:
+    """The address of Prefect's API."""
+    if settings.prefect.url:
+        return settings.prefect.url.rstrip("/")
+    host = settings.prefect.host
+    return f"http://{'127.0.0.1' if host == '0.0.0.0' else host}:{settings.prefect.port}/api"  # noqa: S104
+
+
+def environment(settings: Settings) -> dict[str, str]:
+    """The environment of our Prefect processes; nothing of the user's own Prefect gets in."""
+    home = settings.home.absolute()
+    prefect_home = home / "prefect"
+    prefect_home.mkdir(parents=True, exist_ok=True)
+    (prefect_home / "logging.yml").write_text(_LOGGING, encoding="utf-8")
+    kept = {key: value for key, value in os.environ.items() if not key.startswith("PREFECT_")}
+    config = os.environ.get("GOGH_CONFIG") or ("gogh.toml" if Path("gogh.toml").exists() else None)
+    if config:
+        kept["GOGH_CONFIG"] = str(Path(config).absolute())
+    kept |= {
+        _MARK: str(home),
+        "GOGH_HOME": str(home),
+        "PREFECT_HOME": str(prefect_home),
+        "PREFECT_API_URL": api_url(settings),
+        "PREFECT_LOGGING_COLORS": "false",
+        "PREFECT_LOGGING_SETTINGS_PATH": str(prefect_home / "logging.yml"),
+        "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+        "DO_NOT_TRACK": "1",
+        "PREFECT_CLI_PROMPT": "false",
+        "PREFECT_CLI_COLORS": "false",
+        "PREFECT_WORKER_QUERY_SECONDS": "1",
+        "PREFECT_WORKER_PREFETCH_SECONDS": "3",
+        "PREFECT_SERVER_DATABASE_TIMEOUT": "30",
+        "PREFECT_SERVER_SERVICES_SCHEDULER_LOOP_SECONDS": "20",
+        "PREFECT_CLIENT_RETRY_EXTRA_CODES": "502,503,504",
+        "PREFECT_CLIENT_MAX_RETRIES": "8",
+        # A run that stops beating is marked as crashed by the automation of `gogh up`.
+        "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30",
+        "PYTHONUNBUFFERED": "1",
+    }
+    if settings.prefect.auth is not None:
+        secret = settings.prefect.auth.get_secret_value()
+        kept |= {"PREFECT_SERVER_API_AUTH_STRING": secret, "PREFECT_API_AUTH_STRING": secret}
+    if settings.prefect.database_url is not None:
+        kept["PREFECT_SERVER_DATABASE_CONNECTION_URL"] = (
+            settings.prefect.database_url.get_secret_value()
+        )
+    return kept
+
+
+def port_is_free(host: str, port: int) -> bool:
+    """Whether we could bind there now."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError:
+            return False
+    return True
+
+
+@dataclass(frozen=True)
+class Daemon:
+    """One process of the stack, known by its record below `home/run`."""
+
+    name: str
+    home: Path
+
+    @property
+    def record(self) -> Path:
+        """Where its pid is noted."""
+        return self.home / "run" / f"{self.name}.json"
+
+    @property
+    def log(self) -> Path:
+        """What it printed."""
+        return self.home / "logs" / f"{self.name}.log"
+
+    def process(self) -> psutil.Process | None:
+        """The process that was started, or None when it has gone."""
+        try:
+            noted = json.loads(self.record.read_text(encoding="utf-8"))
+            found = psutil.Process(int(noted["pid"]))
+            same = abs(found.create_time() - float(noted["began"])) < 2.0
+            alive = same and found.is_running() and found.status() != psutil.STATUS_ZOMBIE
+        except (OSError, ValueError, KeyError, psutil.Error):
+            return None
+        return found if alive else None
+
+    def start(self, command: list[str], env: Mapping[str, str]) -> bool:
+        """Start it unless it runs already; says whether it was started now."""
+        if self.process() is not None:
+            return False
+        for folder in (self.record.parent, self.log.parent):
+            folder.mkdir(parents=True, exist_ok=True)
+        with self.log.open("ab") as log:
+            child = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=dict(env),
+                cwd=self.home,
+                start_new_session=True,
+            )
+        noted = {"pid": child.pid, "began": psutil.Process(child.pid).create_time()}
+        part = self.record.with_suffix(".part")
+        part.write_text(json.dumps(noted), encoding="utf-8")
+        part.replace(self.record)
+        return True
+
+    def stop(self, *, grace_s: float = 20.0) -> bool:
+        """End it and what it started; says whether there was anything to end."""
+        found = self.process()
+        if found is not None:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                family = [*found.children(recursive=True), found]
+                found.send_signal(signal.SIGTERM)
+                _, left = psutil.wait_procs(family, timeout=grace_s)
+                _end(left)
+        self.record.unlink(missing_ok=True)
+        return found is not None
+
+    def tail(self, lines: int = 8) -> str:
+        """The last lines it printed."""
+        try:
+            text = self.log.read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            return ""
+        return " | ".join(text.strip().splitlines()[-lines:])
+
+
+def _end(processes: list[psutil.Process]) -> None:
+    for process in processes:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.terminate()
+    _, left = psutil.wait_procs(processes, timeout=5)
+    for process in left:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()
+    psutil.wait_procs(left, timeout=5)
+
+
+def leftovers(home: Path, *, end: bool) -> list[int]:
+    """Processes of this home's stack that outlived the one that started them; ended if asked."""
+    mark, own = str(home.absolute()), {os.getpid(), os.getppid()}
+    found: list[psutil.Process] = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if process.pid not in own and process.environ().get(_MARK) == mark:
+                found.append(process)
+    if end:
+        _end(found)
+    return [process.pid for process in found]
+
+
+class Api:
+    """Prefect's API, with patience: its SQLite database is sometimes locked for a moment."""
+
+    def __init__(self, settings: Settings, *, patience_s: float = 60.0) -> None:
+        headers = {}
+        if settings.prefect.auth is not None:
+            raw = settings.prefect.auth.get_secret_value().encode()
+            headers["Authorization"] = "Basic " + base64.b64encode(raw).decode()
+        self.url = api_url(settings)
+        self._patience_s = patience_s
+        self._client = httpx.Client(
+            base_url=self.url, headers=headers, timeout=30.0, trust_env=False
+        )
+
+    def call(self, method: str, path: str, body: Any = None, *, missing_ok: bool = False) -> Any:
+        """One request; None for 404 where that is an answer; our error for the rest."""
+        until = time.monotonic() + self._patience_s
+        while True:
+            try:
+                answer = self._client.request(method, path, json=body)
+                fault = f"{answer.status_code} {answer.text[:300]}"
+            except httpx.TransportError as error:
+                answer, fault = None, f"no answer ({type(error).__name__})"
+            if answer is not None and answer.status_code not in _BUSY:
+                break
+            if time.monotonic() > until:
+                raise StackError(fault, where=self.url, todo="is it up? `gogh up` starts it")
+            time.sleep(0.5)
+        if answer.status_code == 404 and missing_ok:
+            return None
+        if answer.status_code == 401:
+            raise StackError(
+                "it wants a user and password", where=self.url, todo="set GOGH_PREFECT__AUTH"
+            )
+        if answer.status_code >= 400:
+            raise StackError(fault, where=f"{self.url}{path}")
+        return answer.json() if answer.content else None
+
+    def healthy(self) -> bool:
+        """Whether the server answers now."""
+        try:
+            return self._client.get("/health", timeout=5.0).status_code == 200
+        except httpx.TransportError:
+            return False
+
+    def deployment(self, name: str) -> dict[str, Any]:
+        """The deployment of that name (`flow/deployment`)."""
+        found = self.call("GET", f"/deployments/name/{name}", missing_ok=True)
+        if found is None:
+            raise StackError(f"no deployment {name}", where=self.url, todo="run `gogh up`")
+        return dict(found)
+
+    def run(self, deployment: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
+        """Ask for a run of a deployment; its record is given back at once."""
+        ident = self.deployment(deployment)["id"]
+        body = {"parameters": dict(parameters), "enforce_parameter_schema": True}
+        return dict(self.call("POST", f"/deployments/{ident}/create_flow_run", body))
+
+    def wait(self, run_id: str, *, timeout_s: float) -> dict[str, Any]:
+        """The run's record once it has ended or paused."""
+        until = time.monotonic() + timeout_s
+        ends = {"COMPLETED", "FAILED", "CRASHED", "CANCELLED", "PAUSED"}
+        while True:
+            record = dict(self.call("GET", f"/flow_runs/{run_id}"))
+            if record["state_type"] in ends:
+                return record
+            if time.monotonic() > until:
+                raise StackError(
+                    f"run {record['name']} is still {record['state_name']}",
+                    where=self.url,
+                    todo="is a worker running? `gogh up` starts one",
+                )
+            time.sleep(0.5)
+
+
+@contextlib.contextmanager
+def only_one(home: Path) -> Iterator[None]:
+    """Keep a second `gogh up` or `gogh down` of the same home waiting."""
+    import fcntl
+
+    (home / "run").mkdir(parents=True, exist_ok=True)
+    with (home / "run" / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def prefect_command(*arguments: str) -> list[str]:
+    """Prefect's own command of this very installation."""
+    return [sys.executable, "-m", "prefect", *arguments]

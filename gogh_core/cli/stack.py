@@ -1,0 +1,258 @@
+"""`gogh up` and `gogh down`: server, pool, deployments, workers, metrics and the cluster.
+
+Both are safe to call twice: `up` starts what does not run, `down` ends what `up` started and
+nothing else. Everything they keep is below `home`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from gogh_core.cli.prefect_server import (
+    Api,
+    Daemon,
+    api_url,
+    environment,
+    leftovers,
+    only_one,
+    port_is_free,
+    prefect_command,
+)
+from gogh_core.errors import GoghError, StackError
+from gogh_core.settings import Settings, load
+
+__all__ = ["bring_down", "bring_up", "register", "rendered_deployments"]
+
+_READY_S = 300.0
+_JSON = Annotated[bool, typer.Option("--json", help="As JSON.")]
+_CONFIG = Annotated[Path | None, typer.Option(help="Another gogh.toml.")]
+Say = Callable[[str], None]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands of this module."""
+    app.command("up")(up)
+    app.command("down")(down)
+
+
+def up(
+    workers: Annotated[int | None, typer.Option(min=1, help="Workers on this machine.")] = None,
+    as_json: _JSON = False,
+    config: _CONFIG = None,
+) -> None:
+    """Start server, pool, deployments, workers and the cluster; print the addresses when ready."""
+    settings = load(config)
+    say: Say = (lambda line: None) if as_json else (lambda line: typer.echo(line, err=True))
+    done = bring_up(settings, workers=workers or settings.prefect.workers, say=say)
+    if as_json:
+        typer.echo(json.dumps(done))
+        return
+    for name, address in done["addresses"].items():
+        typer.echo(f"{name:<8} {address}")
+    typer.echo(f"ready: {done['deployments']} deployments, {done['workers']} worker(s)")
+
+
+def down(as_json: _JSON = False, config: _CONFIG = None) -> None:
+    """End exactly what `gogh up` started."""
+    ended = bring_down(load(config))
+    typer.echo(json.dumps({"ended": ended}) if as_json else _told(ended))
+
+
+def _told(ended: list[str]) -> str:
+    return f"ended {', '.join(ended)}" if ended else "nothing was running"
+
+
+def bring_up(settings: Settings, *, workers: int = 1, say: Say = print) -> dict[str, Any]:
+    """Start what does not run yet, and wait until all of it is ready."""
+    home = settings.home.absolute()
+    home.mkdir(parents=True, exist_ok=True)
+    with only_one(home):
+        env = environment(settings)
+        cluster = _prepare_cluster(settings)
+        say(f"cluster: {cluster}")
+        api = Api(settings)
+        if settings.prefect.url is None:
+            _server(settings, api, env, say)
+        elif not api.healthy():
+            raise StackError("no answer", where=api.url, todo="is the server up?")
+        _pool(settings, api)
+        deployments = _deploy(settings, env, say) if settings.prefect.url is None else 0
+        names = _workers(settings, api, env, workers, say)
+        addresses = {"ui": api.url.removesuffix("/api"), "api": api.url, "cluster": cluster}
+        if settings.prefect.metrics_port is not None:
+            addresses["metrics"] = _metrics(settings, env, say)
+        return {"addresses": addresses, "deployments": deployments, "workers": len(names)}
+
+
+def bring_down(settings: Settings) -> list[str]:
+    """End what `bring_up` started, workers first; names of what was ended."""
+    home = settings.home.absolute()
+    if not (home / "run").exists():
+        return []
+    with only_one(home):
+        records = sorted(path.stem for path in (home / "run").glob("*.json"))
+        order = sorted(records, key=lambda name: (name == "server", name))
+        ended = [name for name in order if Daemon(name, home).stop()]
+        stray = leftovers(home, end=True)
+        return ended + ([f"{len(stray)} stray run(s)"] if stray else [])
+
+
+def _prepare_cluster(settings: Settings) -> str:
+    """Make sure that store and cluster are there, and say which cluster it is."""
+    from gogh_core.cluster import open_manager
+    from gogh_core.store import Store
+
+    store = Store(settings)
+    store.migrate()
+    manager = open_manager(settings, store)
+    try:
+        state = manager.state()
+    except GoghError as error:
+        return f"{manager.name}, no answer yet ({error})"
+    return f"{manager.name}, {len(state.servers)} servers, {len(state.jobs)} jobs"
+
+
+def _server(settings: Settings, api: Api, env: dict[str, str], say: Say) -> None:
+    home, chosen = settings.home.absolute(), settings.prefect
+    daemon = Daemon("server", home)
+    if daemon.process() is None and not port_is_free(chosen.host, chosen.port):
+        raise StackError(
+            f"port {chosen.port} is taken by another program",
+            where="gogh up",
+            todo="set GOGH_PREFECT__PORT to a free one",
+        )
+    command = prefect_command(
+        "server", "start", "--host", chosen.host, "--port", str(chosen.port)
+    )
+    if daemon.start(command, env):
+        say(f"server: starting at {api_url(settings)}")
+    _until(api.healthy, daemon, "the server")
+
+
+def _until(ready: Callable[[], bool], daemon: Daemon, what: str) -> None:
+    until = time.monotonic() + _READY_S
+    while not ready():
+        if daemon.process() is None:
+            raise StackError(f"{what} ended: {daemon.tail()}", where=str(daemon.log))
+        if time.monotonic() > until:
+            raise StackError(f"{what} is not ready: {daemon.tail()}", where=str(daemon.log))
+        time.sleep(0.3)
+
+
+def _pool(settings: Settings, api: Api) -> None:
+    name = settings.prefect.pool
+    if api.call("GET", f"/work_pools/{name}", missing_ok=True) is None:
+        body = {"name": name, "type": "process", "description": "Where GOGH's flows run."}
+        api.call("POST", "/work_pools/", body)
+
+
+def _deployments_file() -> Path:
+    """prefect.yaml of the project, or of the installation."""
+    project = Path(__file__).resolve().parents[2] / "prefect.yaml"
+    installed = Path(sys.prefix) / "share" / "gogh" / "prefect.yaml"
+    for path in (project, installed):
+        if path.exists():
+            return path
+    raise StackError("prefect.yaml is missing", where=str(project), todo="install GOGH again")
+
+
+def rendered_deployments(settings: Settings, text: str) -> dict[str, Any]:
+    """prefect.yaml with the cadence, pool and damper of the settings."""
+    import yaml
+
+    raw: dict[str, Any] = yaml.safe_load(text)
+    raw.pop("definitions", None)
+    for deployment in raw["deployments"]:
+        deployment["work_pool"] = dict(deployment["work_pool"], name=settings.prefect.pool)
+        if deployment["name"] == "reallocation":
+            deployment["schedules"][0]["interval"] = settings.cycle.window_s
+        for trigger in deployment.get("triggers", []):
+            trigger["within"] = settings.prefect.damper_s
+    return raw
+
+
+def _deploy(settings: Settings, env: dict[str, str], say: Say) -> int:
+    """Apply prefect.yaml; once more only when it or the settings changed."""
+    import yaml
+
+    source = _deployments_file()
+    rendered = rendered_deployments(settings, source.read_text(encoding="utf-8"))
+    text = yaml.safe_dump(rendered, sort_keys=False, allow_unicode=True)
+    home = settings.home.absolute()
+    target, stamp = home / "prefect" / "prefect.yaml", home / "run" / "deployed"
+    database = settings.prefect.database_url
+    key = text + api_url(settings) + (database.get_secret_value() if database else "")
+    digest = hashlib.sha256(key.encode()).hexdigest()
+    count = len(rendered["deployments"])
+    if stamp.exists() and stamp.read_text(encoding="utf-8") == digest:
+        return count
+    say(f"deployments: {count}")
+    target.write_text(text, encoding="utf-8")
+    command = prefect_command("--no-prompt", "deploy", "--all", "--prefect-file", str(target))
+    fault = ""
+    for _ in range(3):  # a locked SQLite database ends `prefect deploy`; applying twice is harmless
+        done = subprocess.run(
+            command, env=env, cwd=home, capture_output=True, text=True, timeout=_READY_S, check=False
+        )
+        if done.returncode == 0:
+            stamp.write_text(digest, encoding="utf-8")
+            return count
+        fault = " ".join((done.stdout + done.stderr).split())[-600:]
+    raise StackError(f"deployments could not be made: {fault}", where=str(source))
+
+
+def _workers(
+    settings: Settings, api: Api, env: dict[str, str], count: int, say: Say
+) -> list[str]:
+    chosen, home = settings.prefect, settings.home.absolute()
+    names = []
+    for number in range(1, count + 1):
+        daemon = Daemon(f"worker-{number}", home)
+        name = f"{platform.node()}-{number}"
+        command = prefect_command(
+            "worker", "start", "--type", "process", "--pool", chosen.pool,
+            "--name", name, "--limit", str(chosen.runs_per_worker),
+        )  # fmt: skip
+        if daemon.start(command, env):
+            say(f"worker: starting {name}")
+        _until(lambda name=name: name in _online(api, chosen.pool), daemon, f"worker {name}")  # type: ignore[misc]
+        names.append(name)
+    return names
+
+
+def _online(api: Api, pool: str) -> set[str]:
+    found = api.call("POST", f"/work_pools/{pool}/workers/filter", {})
+    return {worker["name"] for worker in found if worker.get("status") == "ONLINE"}
+
+
+def _metrics(settings: Settings, env: dict[str, str], say: Say) -> str:
+    import httpx
+
+    port = settings.prefect.metrics_port
+    address = f"http://{settings.prefect.host}:{port}/metrics"
+    daemon = Daemon("metrics", settings.home.absolute())
+    command = [
+        sys.executable, "-m", "gogh_core.watch",
+        "--host", settings.prefect.host, "--port", str(port),
+    ]  # fmt: skip
+    if daemon.start(command, env):
+        say(f"metrics: starting at {address}")
+
+    def ready() -> bool:
+        try:
+            return httpx.get(address, timeout=10.0, trust_env=False).status_code == 200
+        except httpx.TransportError:
+            return False
+
+    _until(ready, daemon, "the metrics endpoint")
+    return address
