@@ -1,0 +1,236 @@
+"""`Store`: the one way to the database.
+
+Writers and the program's own reads take the gate and open DuckDB for a short time; people read the
+published snapshot. What moves between the database and Parquet is in `ageing`, how a snapshot is
+made in `publishing`, backups in `backups`.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+
+from gogh_core.errors import InvalidInput, StoreCorrupt, StoreError, StoreLocked
+from gogh_core.settings import Settings
+from gogh_core.store import ageing, backups, gate, migrations, publishing, views
+from gogh_core.store.texts import fetch, fill, run, statement
+
+__all__ = ["Store", "now_utc"]
+
+Connection = duckdb.DuckDBPyConnection
+
+
+def now_utc() -> datetime:
+    """The wall clock."""
+    return datetime.now(UTC)
+
+
+class Store:
+    """The database, its snapshot and its Parquet samples."""
+
+    def __init__(self, settings: Settings, *, clock: Callable[[], datetime] = now_utc) -> None:
+        self.settings = settings
+        self.clock = clock
+        self.path: Path = settings.database
+        self.samples: Path = self.path.parent / "samples"
+        self.snapshot_path: Path = self.path.with_suffix(".snapshot" + self.path.suffix)
+        self._timeout_s = settings.store.lock_timeout_s
+
+    def migrate(self) -> None:
+        """Bring the database to the shape of this program; creates it where it is missing."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self.gate():
+            known = migrations.known()
+            if self.path.exists():
+                with self.connect(read_only=True) as connection:
+                    missing = migrations.check(connection, str(self.path), known)
+                    if not missing and views.are_current(connection, self.samples):
+                        return
+            else:
+                missing = known
+            with self.connect() as connection, _transaction(connection):
+                migrations.apply_migrations(connection, missing, self.clock())
+                views.renew(connection, self.samples)
+
+    @contextmanager
+    def write(self) -> Iterator[Connection]:
+        """One transaction on a short read-write connection; rolled back when the block raises."""
+        self._must_exist()
+        with self.gate(), self.connect() as connection, _transaction(connection):
+            yield connection
+
+    @contextmanager
+    def read(self) -> Iterator[Connection]:
+        """The newest data, read-only, for the program itself; short, it shares the gate."""
+        self._must_exist()
+        with self.gate(), self.connect(read_only=True) as connection:
+            yield connection
+
+    @contextmanager
+    def snapshot(self) -> Iterator[Connection]:
+        """The published snapshot, for people: reads nothing but itself and the Parquet samples."""
+        with _one_snapshot, self._open_snapshot() as connection:
+            yield connection
+
+    def publish(self) -> Path:
+        """Make what is committed now the snapshot that people read."""
+        self._must_exist()
+        return publishing.publish(self)
+
+    def append(self, table: str, rows: pa.Table) -> int:
+        """Add Arrow rows by column name, in one transaction; how many they were."""
+        if rows.num_rows == 0:
+            return 0
+        with self.write() as connection:
+            append_rows(connection, table, rows)
+        return int(rows.num_rows)
+
+    def age(self) -> ageing.AgeReport:
+        """Move samples older than the hot hours to Parquet, compact full days, drop old ones."""
+        self._must_exist()
+        return ageing.age(self)
+
+    def backup(self, to: Path) -> Path:
+        """Write database and samples to a fresh folder."""
+        self._must_exist()
+        return backups.backup(self, to)
+
+    def restore(self, source: Path) -> None:
+        """Put a backup in the place of this store, after it was verified."""
+        backups.restore(self, source)
+
+    @contextmanager
+    def gate(self) -> Iterator[None]:
+        """Nobody else opens the database while this is held."""
+        with gate.hold(self.path.with_name(self.path.name + ".open"), self._timeout_s):
+            yield
+
+    @contextmanager
+    def connect(self, path: Path | None = None, *, read_only: bool = False) -> Iterator[Connection]:
+        """A DuckDB connection to the database (or another file); the caller holds the gate."""
+        path = path or self.path
+        connection = self.open(path, read_only=read_only)
+        try:
+            fetch(connection, "store_session")
+            yield connection
+        except duckdb.FatalException as error:
+            raise StoreCorrupt(_first_line(error), where=str(path), todo=_REPAIR) from error
+        except (duckdb.IOException, duckdb.OutOfMemoryException) as error:
+            raise StoreError(
+                _first_line(error), where=str(path), todo="see whether disk or memory is full"
+            ) from error
+        finally:
+            connection.close()
+
+    def open(self, path: Path, *, read_only: bool) -> Connection:
+        """Open with retry while a program that knows no gate (a DuckDB shell) has the file open."""
+        deadline = time.monotonic() + self._timeout_s
+        config: dict[str, str | bool | int | float | list[str]] = {
+            "memory_limit": f"{self.settings.store.memory_limit_mb}MB",
+            "threads": self.settings.store.threads,
+            "autoinstall_known_extensions": False,
+        }
+        while True:
+            try:
+                return duckdb.connect(str(path), read_only=read_only, config=config)
+            except duckdb.IOException as error:
+                if "Could not set lock" not in str(error):
+                    raise _unusable(error, path) from error
+                if time.monotonic() >= deadline:
+                    holder = re.search(r"PID (\d+)", str(error))
+                    raise StoreLocked(
+                        f"held by process {holder[1] if holder else 'unknown'}",
+                        where=str(path),
+                        todo="close the program that has it open; people use the snapshot",
+                    ) from error
+                time.sleep(0.05)
+            except duckdb.Error as error:
+                raise _unusable(error, path) from error
+
+    @contextmanager
+    def _open_snapshot(self) -> Iterator[Connection]:
+        for attempt in range(5):
+            if not self.snapshot_path.exists():
+                raise StoreError(
+                    "no snapshot has been published yet",
+                    where=str(self.snapshot_path),
+                    todo="run a cycle or `gogh snapshot`",
+                )
+            before = self.snapshot_path.stat().st_ino
+            try:
+                connection = self.open(self.snapshot_path, read_only=True)
+                break
+            except StoreError:
+                # It may have been replaced between two looks at it; then it is tried again.
+                if attempt == 4 or self.snapshot_path.stat().st_ino == before:
+                    raise
+        try:
+            fetch(connection, "store_session")
+            run(connection, statement("store_lock_down"), {"samples": str(self.samples)})
+            yield connection
+        finally:
+            connection.close()
+
+    def _must_exist(self) -> None:
+        if not self.path.exists():
+            raise StoreError(
+                "there is no database yet", where=str(self.path), todo="run a cycle or `gogh demo`"
+            )
+
+
+# In one process DuckDB shares an instance, and its locked settings, between connections to one
+# file; so snapshots are opened one after the other.
+_one_snapshot = threading.Lock()
+
+_REPAIR = "restore a backup (`gogh restore`)"
+
+
+@contextmanager
+def _transaction(connection: Connection) -> Iterator[None]:
+    connection.begin()
+    try:
+        yield
+    except BaseException:
+        # The transaction may be gone already; what broke it is what the caller has to see.
+        with suppress(duckdb.Error):
+            connection.rollback()
+        raise
+    connection.commit()
+
+
+def append_rows(connection: Connection, table: str, rows: pa.Table) -> None:
+    """Add Arrow rows to a table by column name, in the caller's transaction."""
+    sql = fill(statement("store_append"), table=table)
+    connection.register("store_rows", rows)
+    try:
+        connection.execute(sql)
+    except (
+        duckdb.CatalogException,
+        duckdb.BinderException,
+        duckdb.ConstraintException,
+        duckdb.ConversionException,
+    ) as error:
+        raise InvalidInput(_first_line(error), where=f"rows for {table}") from error
+    connection.unregister("store_rows")
+
+
+def _first_line(error: duckdb.Error) -> str:
+    return str(error).strip().splitlines()[0]
+
+
+def _unusable(error: duckdb.Error, path: Path) -> StoreError:
+    if isinstance(error, duckdb.IOException) and "No space" in str(error):
+        free = shutil.disk_usage(path.parent).free
+        return StoreError(f"the disk is full ({free} bytes left)", where=str(path))
+    return StoreCorrupt(
+        f"cannot be opened as a database: {_first_line(error)}", where=str(path), todo=_REPAIR
+    )

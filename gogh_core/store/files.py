@@ -1,0 +1,68 @@
+"""Files on disk, so that a power cut or a kill leaves the old or the new one, never half of one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from gogh_core.store import gate
+
+__all__ = ["copy", "copy_range", "only_one", "remove", "replace", "sync", "sync_folder"]
+
+
+def copy_range(source: int, target: int, start: int, length: int) -> int:
+    """Copy bytes between two open files at the same offset; how many there were."""
+    done = 0
+    while done < length:
+        try:
+            part = os.copy_file_range(source, target, length - done, start + done, start + done)
+        except OSError:
+            # Some file systems cannot do it inside the kernel.
+            data = os.pread(source, min(length - done, 1 << 20), start + done)
+            part = os.pwrite(target, data, start + done)
+        if part == 0:
+            break
+        done += part
+    return done
+
+
+def copy(source: Path, target: Path) -> None:
+    """A copy that is on disk when this returns."""
+    with source.open("rb", buffering=0) as old, target.open("xb", buffering=0) as new:
+        copy_range(old.fileno(), new.fileno(), 0, os.fstat(old.fileno()).st_size)
+        os.fsync(new.fileno())
+    sync_folder(target.parent)
+
+
+def sync(path: Path) -> None:
+    """Bring a file's content to the disk."""
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def sync_folder(path: Path) -> None:
+    """Bring a folder's entries to the disk."""
+    sync(path)
+
+
+def replace(source: Path, target: Path) -> None:
+    """Put `source` in the place of `target` in one step that survives a power cut."""
+    os.replace(source, target)
+    sync_folder(target.parent)
+
+
+def remove(path: Path) -> None:
+    """Remove a file that may be missing."""
+    path.unlink(missing_ok=True)
+
+
+@contextmanager
+def only_one(path: Path, timeout_s: float) -> Iterator[None]:
+    """One process at a time."""
+    with gate.hold(path, timeout_s):
+        yield

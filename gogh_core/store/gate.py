@@ -1,0 +1,77 @@
+"""The gate: one file lock that every process holds while it has the database open.
+
+DuckDB 2.0 reads the header of a file before it locks the file. A commit by another process in
+between is silently undone by the next one. So nobody opens the database without holding this lock
+(`<database>.open`), from before DuckDB opens the file until after it has closed it. The kernel
+drops the lock when its holder dies; the file says who holds it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import random
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from gogh_core.errors import StoreError, StoreLocked
+
+__all__ = ["hold"]
+
+# Waits between two tries grow to this, with jitter, so that waiting processes do not march in step.
+_LONGEST_WAIT_S = 0.02
+
+_held = threading.local()
+
+
+@contextmanager
+def hold(path: Path, timeout_s: float) -> Iterator[None]:
+    """Hold the lock file `path`; `StoreLocked` names the holder after `timeout_s`."""
+    mine: set[Path] = _held.__dict__.setdefault("paths", set())
+    if path in mine:
+        raise StoreError(
+            "is already open in this thread", where=str(path), todo="close it before opening again"
+        )
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        _lock(handle, path, timeout_s)
+        _sign(handle)
+        mine.add(path)
+        try:
+            yield
+        finally:
+            mine.discard(path)
+    finally:
+        os.close(handle)
+
+
+def _lock(handle: int, path: Path, timeout_s: float) -> None:
+    deadline = time.monotonic() + timeout_s
+    wait_s = 0.001
+    while True:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            if time.monotonic() >= deadline:
+                raise StoreLocked(
+                    f"held by {_holder(handle)} for more than {timeout_s:g} s",
+                    where=str(path),
+                    todo="wait for it to end, or raise store.lock_timeout_s",
+                ) from None
+        time.sleep(wait_s * random.uniform(0.5, 1.5))
+        wait_s = min(_LONGEST_WAIT_S, wait_s * 2)
+
+
+def _sign(handle: int) -> None:
+    program = os.path.basename(sys.argv[0]) if sys.argv and sys.argv[0] else "python"
+    os.ftruncate(handle, 0)
+    os.pwrite(handle, f"process {os.getpid()} ({program})".encode(), 0)
+
+
+def _holder(handle: int) -> str:
+    return os.pread(handle, 200, 0).decode(errors="replace").strip() or "an unknown process"

@@ -1,0 +1,88 @@
+"""The snapshot: a copy of the database that people read while writers go on.
+
+A copy is taken in slices, each under the gate, so a writer waits for one slice at most. Blocks that
+were written meanwhile are copied again at the end, under the gate: DuckDB keeps a checksum at the
+start of each block, so they are found by reading eight bytes of each. Then the copy replaces the
+old snapshot in one step.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gogh_core.store import files
+from gogh_core.store.texts import fetch
+
+if TYPE_CHECKING:
+    from gogh_core.store.database import Store
+
+__all__ = ["copy_database", "publish"]
+
+# Layout of a DuckDB file: a main header and two that take turns, 4 KiB each, then blocks. The
+# second holds the size of a block at byte 40.
+_HEADERS_BYTES = 3 * 4096
+_BLOCK_SIZE_AT = 4096 + 40
+_SLICE_BYTES = 8 << 20
+
+
+def publish(store: Store) -> Path:
+    """Copy what is committed and replace the snapshot by it."""
+    staged = store.snapshot_path.with_name(store.snapshot_path.name + ".new")
+    with files.only_one(
+        staged.with_name(staged.name + ".lock"), store.settings.store.lock_timeout_s
+    ):
+        copied_at = copy_database(store, staged)
+        os.utime(staged, (copied_at, copied_at))
+        files.sync(staged)
+        files.replace(staged, store.snapshot_path)
+    return store.snapshot_path
+
+
+def copy_database(store: Store, target: Path) -> float:
+    """A consistent copy of the database at `target`; the time whose state it shows."""
+    files.remove(target)
+    with target.open("xb+", buffering=0) as copy:
+        _copy_slices(store, copy.fileno())
+        files.sync(target)
+        with store.gate():
+            _checkpoint(store)
+            copied_at = time.time()
+            with store.path.open("rb", buffering=0) as source:
+                _copy_changed(source.fileno(), copy.fileno())
+    return copied_at
+
+
+def _checkpoint(store: Store) -> None:
+    # Closing a connection writes its log into the file; only a killed writer leaves one behind.
+    if store.path.with_name(store.path.name + ".wal").exists():
+        with store.connect() as connection:
+            fetch(connection, "store_checkpoint")
+
+
+def _copy_slices(store: Store, copy: int) -> None:
+    at = 0
+    while True:
+        with store.gate(), store.path.open("rb", buffering=0) as source:
+            done = files.copy_range(source.fileno(), copy, at, _SLICE_BYTES)
+        if done == 0:
+            return
+        at += done
+
+
+def _copy_changed(source: int, copy: int) -> None:
+    size = os.fstat(source).st_size
+    block = struct.unpack("<Q", os.pread(source, 8, _BLOCK_SIZE_AT))[0]
+    if block < 4096 or (size - _HEADERS_BYTES) % block or size < _HEADERS_BYTES:
+        # Not the layout we know: the whole file again is always right.
+        os.ftruncate(copy, 0)
+        files.copy_range(source, copy, 0, size)
+        return
+    os.ftruncate(copy, size)
+    files.copy_range(source, copy, 0, _HEADERS_BYTES)
+    for at in range(_HEADERS_BYTES, size, block):
+        if os.pread(source, 8, at) != os.pread(copy, 8, at):
+            files.copy_range(source, copy, at, block)

@@ -1,0 +1,80 @@
+"""SQL texts: found in the `sql` package (so in a wheel too), split into statements, run by name.
+
+`statement` and `fetch` serve the steps of all rooms (`sql/steps/<name>.sql`); migrations, views
+and queries are listed for the modules of this room.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from gogh_core.errors import InvalidInput
+
+__all__ = ["Text", "fetch", "fill", "run", "statement", "texts"]
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """One SQL file: its folder, its name without the ending, and what it says."""
+
+    folder: str
+    name: str
+    sql: str
+
+
+@cache
+def texts(folder: str) -> tuple[Text, ...]:
+    """Every SQL file of `sql/<folder>`, in the order of their names."""
+    root = resources.files("sql").joinpath(folder)
+    names = sorted(entry.name for entry in root.iterdir() if entry.name.endswith(".sql"))
+    return tuple(
+        Text(folder, name.removesuffix(".sql"), root.joinpath(name).read_text(encoding="utf-8"))
+        for name in names
+    )
+
+
+def statement(name: str) -> str:
+    """The text of `sql/steps/<name>.sql`."""
+    for text in texts("steps"):
+        if text.name == name:
+            return text.sql
+    raise InvalidInput(f"there is no step {name!r}", where="sql/steps")
+
+
+def fetch(connection: duckdb.DuckDBPyConnection, name: str, /, **parameters: Any) -> pa.Table:
+    """Run every statement of `sql/steps/<name>.sql`; what the last one gives, as Arrow.
+
+    `$name` in the text is bound to the parameter of that name. A last statement that gives no rows
+    (INSERT, CREATE) gives an Arrow table without rows.
+    """
+    return run(connection, statement(name), parameters)
+
+
+def run(connection: duckdb.DuckDBPyConnection, sql: str, parameters: dict[str, Any]) -> pa.Table:
+    """Run every statement of a text with the parameters it names; the last result as Arrow."""
+    result = pa.table({})
+    for part in duckdb.extract_statements(sql):
+        wanted = part.named_parameters
+        bound = {key: value for key, value in parameters.items() if key in wanted}
+        missing = sorted(set(wanted) - set(bound))
+        if missing:
+            raise InvalidInput(f"parameter {missing[0]} is not given", where=part.query[:60])
+        relation = connection.sql(part.query, params=bound or None)
+        result = pa.table({}) if relation is None else relation.to_arrow_table()
+    return result
+
+
+def fill(sql: str, **identifiers: str) -> str:
+    """The text with `{name}` replaced by a quoted identifier (values are bound, never filled)."""
+    for name, identifier in identifiers.items():
+        if not re.fullmatch(r"[a-z_][a-z0-9_]*", identifier):
+            raise InvalidInput(f"{identifier!r} is no name of a table or column")
+        sql = sql.replace("{" + name + "}", f'"{identifier}"')
+    return sql

@@ -1,0 +1,1 @@
+SELECT value FROM store_facts WHERE name = $name;

@@ -1,0 +1,1 @@
+INSERT INTO schema_migrations VALUES ($number, $name, $checksum, $applied_at);

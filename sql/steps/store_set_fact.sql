@@ -1,0 +1,1 @@
+INSERT OR REPLACE INTO store_facts VALUES ($name, $value);
