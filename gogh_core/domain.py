@@ -344,16 +344,19 @@ class Move:
     source: tuple[Slot, ...]
     target: tuple[Slot, ...]
     reason: str
+    held: bool = False
+    """It gives its GPUs up in step 0 and is held until its own step: this breaks a cycle."""
 
     def to_dict(self) -> dict[str, Any]:
         """As in a plan file."""
-        return {
+        raw: dict[str, Any] = {
             "step": self.step,
             "job": self.job,
             "from": [slot.to_dict() for slot in self.source],
             "to": [slot.to_dict() for slot in self.target],
             "reason": self.reason,
         }
+        return {**raw, "held": True} if self.held else raw
 
 
 @dataclass(frozen=True, slots=True)
@@ -494,7 +497,12 @@ _PARTS: dict[str, Any] = {
         _limit(e.get("power_limit_w")),
     ),
     "moves": lambda e: Move(
-        int(e["step"]), str(e["job"]), _slots(e["from"]), _slots(e["to"]), str(e.get("reason", ""))
+        int(e["step"]),
+        str(e["job"]),
+        _slots(e["from"]),
+        _slots(e["to"]),
+        str(e.get("reason", "")),
+        bool(e.get("held", False)),
     ),
     "stops": lambda e: Stop(
         int(e["step"]), str(e["job"]), _slots(e["from"]), str(e.get("reason", ""))
