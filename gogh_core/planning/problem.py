@@ -1,0 +1,238 @@
+"""From the cluster's state and the options at the chosen confidence to a problem.
+
+`build_problem` is pure: the same state, options, settings, request and time give the same problem.
+The rules, each a small function:
+
+- a job that runs keeps twice its priority; one that waits doubles it for each `priority_age_s` it
+  waits, so that it overtakes a running equal after one such time and nobody starves;
+- a deadline asks for the steps that are left over the time that is left; one that cannot be met
+  any more becomes best effort, and says so;
+- a promise that no option keeps at the chosen confidence, but one does on average, is planned on
+  the best option there is, and says so; one that not even the average keeps waits with the reason;
+- best effort requires nothing; a step is worth what it costs on the job's most efficient option,
+  so that it runs where a step costs least, and not slowly where a second does;
+- GPUs that are dead or taken by others are held by a job of nobody that is pinned there;
+- a running job that cannot be planned (its record is held back, nothing is known of its class, it
+  shares a GPU with such a one) is left alone in the same way; a waiting one waits, with the reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Protocol
+
+from gogh_core import hardware
+from gogh_core.allocation import Limits, Option, Problem, ProblemJob, ProblemServer
+from gogh_core.cluster import Capabilities
+from gogh_core.domain import (
+    ClusterState,
+    JobState,
+    JobStatus,
+    Mode,
+    PowerState,
+    Slot,
+    Waiting,
+)
+from gogh_core.planning.alone import foreign, taken_gpus, unplannable
+from gogh_core.planning.promises import Promise, Reach, promise, waiting_priority
+from gogh_core.planning.request import Request
+from gogh_core.settings import Settings
+
+__all__ = ["Draft", "RunOption", "build_problem", "draft_problem"]
+
+_LIVE = (JobState.WAITING, JobState.RUNNING, JobState.MOVING)
+_USABLE = (PowerState.ON, PowerState.SWITCHING_ON)
+_ALL = Capabilities(True, True, True, True)
+
+
+class RunOption(Protocol):
+    """A way to run one job or two that share, as the estimates give it."""
+
+    @property
+    def gpu_type(self) -> str: ...  # noqa: D102
+    @property
+    def gpus(self) -> int: ...  # noqa: D102
+    @property
+    def classes(self) -> tuple[str, ...]: ...  # noqa: D102
+    @property
+    def throughput(self) -> tuple[float, ...]: ...  # noqa: D102
+    @property
+    def power_w(self) -> float: ...  # noqa: D102
+    @property
+    def power_limit_w(self) -> float | None: ...  # noqa: D102
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A problem, and what was decided on the way to it."""
+
+    problem: Problem
+    notes: tuple[str, ...] = ()
+    waiting: tuple[Waiting, ...] = ()
+    """Jobs that are not in the problem because nothing can be planned for them yet."""
+
+
+def build_problem(
+    state: ClusterState,
+    options: Iterable[RunOption],
+    settings: Settings,
+    request: Request,
+    now: datetime,
+) -> Problem:
+    """The problem of one window."""
+    return draft_problem(state, options, settings, request, now).problem
+
+
+def draft_problem(
+    state: ClusterState,
+    options: Iterable[RunOption],
+    settings: Settings,
+    request: Request,
+    now: datetime,
+    *,
+    capabilities: Capabilities = _ALL,
+    window_s: float | None = None,
+    held: Collection[str] = (),
+    average: Mapping[tuple[str, int], float] | None = None,
+) -> Draft:
+    """The problem of what is left of a window.
+
+    `held` are jobs whose records broke their contract; `average` is the best mean throughput of a
+    class alone on so many GPUs, for promises that no option keeps at the chosen confidence.
+    """
+    request.check(state)
+    notes: list[str] = []
+    servers = _servers(state, request, capabilities)
+    here = {server.id: server for server in servers}
+    usable = _usable(options, settings, capabilities, {server.gpu_type for server in servers})
+    live = {status.job.id: status for status in state.jobs if status.state in _LIVE}
+    at = {name: _place(status, here) for name, status in live.items()}
+    faults = unplannable(live, at, here, usable, held=held, state=state)
+    reach = Reach(usable, average or {})
+    jobs, waiting = [], []
+    for name, status in sorted(live.items()):
+        if name not in faults:
+            owed = promise(status, reach, request.objective, now)
+            notes.extend([owed.note] if owed.note else [])
+            priority = waiting_priority(status, settings, now)
+            job = _job(status, at[name], owed, priority, now)
+            jobs.append(replace(job, pinned=bool(at[name]) and name in request.pin))
+        elif at[name]:
+            notes.append(f"job {name} is left alone: {faults[name]}")
+        else:
+            waiting.append(Waiting(name, faults[name]))
+    taken = taken_gpus(state, here, [slot for name in faults for slot in at[name]])
+    foreign_jobs, foreign_options = foreign(taken, here)
+    moves = [settings.guards.max_moves, settings.allocation.max_moves, request.max_moves]
+    problem = Problem(
+        window_s=settings.cycle.window_s if window_s is None else window_s,
+        waiting_penalty_w=settings.allocation.waiting_penalty_w,
+        gpu_types={name: hardware.get(name).idle_w for name in {s.gpu_type for s in servers}},
+        servers=servers,
+        jobs=[*jobs, *foreign_jobs],
+        options=[*usable, *foreign_options],
+        power_cap_w=request.power_cap_w or settings.allocation.power_cap_w,
+        max_moves=min(limit for limit in moves if limit is not None),
+        quotas=settings.allocation.quotas,
+        limits=Limits(settings.guards.min_runtime_s, settings.guards.cooldown_s),
+        where="problem of this window",
+    )
+    return Draft(problem, tuple(notes), tuple(waiting))
+
+
+def _servers(
+    state: ClusterState, request: Request, capabilities: Capabilities
+) -> list[ProblemServer]:
+    """Servers that can be used; one that cannot be switched stays as it is."""
+    servers = []
+    for status in state.servers:
+        on = status.power in _USABLE
+        if status.power is PowerState.DOWN or (not on and not capabilities.switches_servers):
+            continue
+        server = status.server
+        all_taken = len(set(status.foreign_gpus)) >= server.gpus
+        servers.append(
+            ProblemServer(
+                id=server.id,
+                gpu_type=server.gpu_type,
+                gpus=server.gpus,
+                base_w=server.base_w,
+                on=on,
+                drain=status.drain or server.id in request.drain or all_taken,
+                keep_on=on
+                and (
+                    status.keep_on or bool(status.foreign_gpus) or not capabilities.switches_servers
+                ),
+                off_w=server.off_w,
+                switch_cost_j=server.switch_cost_j,
+            )
+        )
+    return servers
+
+
+def _usable(
+    options: Iterable[RunOption],
+    settings: Settings,
+    capabilities: Capabilities,
+    types: set[str],
+) -> list[Option]:
+    """Options that this cluster and its manager can really carry out."""
+    pairs = settings.allocation.share and capabilities.pairs_named_jobs
+    return [
+        Option(
+            option.gpu_type,
+            option.gpus,
+            tuple(option.classes),
+            tuple(option.throughput),
+            option.power_w,
+            option.power_limit_w,
+        )
+        for option in options
+        if option.gpu_type in types
+        and (len(option.classes) == 1 or pairs)
+        and (option.power_limit_w is None or capabilities.sets_power_limits)
+    ]
+
+
+def _place(status: JobStatus, here: Mapping[str, ProblemServer]) -> tuple[Slot, ...]:
+    """Where the job runs now; a job on a server that is lost or off has to be started again."""
+    for slot in status.slots:
+        server = here.get(slot.server)
+        if server is None or not server.on or max(slot.gpus) >= server.gpus:
+            return ()
+    return status.slots
+
+
+def _job(
+    status: JobStatus,
+    at: tuple[Slot, ...],
+    owed: Promise,
+    priority: float,
+    now: datetime,
+) -> ProblemJob:
+    job = status.job
+    since_s = moved_ago_s = None
+    if at and status.since is not None:
+        since_s = max(0.0, (now - status.since).total_seconds())
+    if at and status.moved_at is not None:
+        moved_ago_s = max(0.0, (now - status.moved_at).total_seconds())
+    return ProblemJob(
+        id=job.id,
+        job_class=job.job_class,
+        mode="spread" if job.mode is Mode.SPREAD else "gang",
+        gpu_counts=tuple(sorted(set(job.gpu_counts))),
+        max_gpus=job.max_gpus,
+        required_throughput=owed.required_throughput,
+        priority=priority,
+        shareable=job.shareable,
+        at=at,
+        move_cost_j=job.move_cost_j,
+        owner=job.owner,
+        movable=job.movable and status.state is not JobState.MOVING,
+        since_s=since_s,
+        moved_ago_s=moved_ago_s,
+        moves=status.moves,
+        surplus_j_per_step=owed.surplus_j_per_step,
+    )

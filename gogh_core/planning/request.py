@@ -1,0 +1,98 @@
+"""What somebody asks of one cycle: the schedule asks for nothing special, a person may."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Literal, Self
+
+from gogh_core.domain import ClusterState
+from gogh_core.errors import InvalidInput
+from gogh_core.hardware import closest
+
+__all__ = ["Objective", "Request"]
+
+Objective = Literal["energy", "throughput"]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One cycle's wishes; None means what the settings say.
+
+    `objective` is `energy` (promises kept for the least watts) or `throughput` (the same promises,
+    and best-effort jobs as fast as the cluster allows).
+    """
+
+    reason: str = "schedule"
+    objective: Objective = "energy"
+    solver: Literal["glpk", "highs"] | None = None
+    gap: float | None = None
+    time_limit_s: float | None = None
+    max_moves: int | None = None
+    power_cap_w: float | None = None
+    pin: tuple[str, ...] = ()
+    drain: tuple[str, ...] = ()
+    dry_run: bool = False
+    wait_for_approval: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("pin", "drain"):
+            object.__setattr__(self, name, tuple(sorted(set(getattr(self, name)))))
+        for good, what in (
+            (bool(self.reason.strip()), "reason is empty"),
+            (self.objective in ("energy", "throughput"), f"objective is {self.objective!r}"),
+            (self.solver in (None, "glpk", "highs"), f"solver is {self.solver!r}"),
+            (self.gap is None or 0 <= self.gap <= 1, f"gap is {self.gap}, not within 0 and 1"),
+            (_over_zero(self.time_limit_s), f"time limit is {self.time_limit_s} s"),
+            (_over_zero(self.power_cap_w), f"power cap is {self.power_cap_w} W"),
+            (self.max_moves is None or self.max_moves >= 0, f"max moves is {self.max_moves}"),
+        ):
+            if not good:
+                raise InvalidInput(what, where="replan request")
+
+    @property
+    def scheduled(self) -> bool:
+        """Whether the cadence asked, not a person or an event."""
+        return self.reason == "schedule"
+
+    def check(self, state: ClusterState) -> None:
+        """Refuse pins and drains that name nothing, before anything is planned with them."""
+        jobs = {status.job.id: status for status in state.jobs}
+        for job in self.pin:
+            if job not in jobs:
+                raise InvalidInput(
+                    f"job {job!r} is not on the cluster", where="pin", todo=_near(job, jobs)
+                )
+            if not jobs[job].slots:
+                raise InvalidInput(
+                    f"job {job!r} is not running", where="pin", todo="only running jobs can stay"
+                )
+        servers = {status.server.id: status for status in state.servers}
+        for server in self.drain:
+            if server not in servers:
+                raise InvalidInput(
+                    f"server {server!r} is not known", where="drain", todo=_near(server, servers)
+                )
+
+    def to_json(self) -> str:
+        """For the record of the cycle."""
+        return json.dumps(asdict(self), sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """From the record of the cycle."""
+        raw: Mapping[str, Any] = json.loads(text)
+        known = {field.name for field in fields(cls)}
+        kept = {name: value for name, value in raw.items() if name in known}
+        return cls(**{k: tuple(v) if isinstance(v, list) else v for k, v in kept.items()})
+
+
+def _over_zero(value: float | None) -> bool:
+    return value is None or (math.isfinite(value) and value > 0)
+
+
+def _near(name: str, known: Mapping[str, object]) -> str:
+    found = closest(name, known)
+    return f"did you mean {found!r}?" if found else "`gogh query` shows what is there"
