@@ -1,1 +1,19 @@
-"""The estimation room."""
+"""Estimation: how fast a job will run where, next to whom, whether it fits, what it draws.
+
+`Catalog` is what was measured; an `Estimator` (from `load_estimator`) answers with P1 before a job
+has run and with P2 after; `PowerModel` gives watts. See docs/estimation.md.
+"""
+
+from gogh_core.estimation.catalog import Catalog, Column, load_catalog
+from gogh_core.estimation.estimator import Estimator, estimate_table, load_estimator
+from gogh_core.estimation.power import PowerModel
+
+__all__ = [
+    "Catalog",
+    "Column",
+    "Estimator",
+    "PowerModel",
+    "estimate_table",
+    "load_catalog",
+    "load_estimator",
+]

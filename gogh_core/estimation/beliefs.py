@@ -1,0 +1,363 @@
+"""What a catalog lets us believe of each job on each column: three quantities with spreads.
+
+Alone: the log throughput. Sensitivity: how much a partner takes from the job. Aggressiveness: how
+much the job takes from its partner. A pair's log ratio is the column's mean plus the sensitivity of
+the one, the aggressiveness of the other, and what their families do to each other beyond that; so
+a job is looked at once and millions of pairs are sums.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gogh_core.estimation.catalog import Catalog, Column
+from gogh_core.estimation.jobset import JobSet
+from gogh_core.estimation.process import (
+    COMMON,
+    JobKernels,
+    Kernel,
+    Observed,
+    fit_variances,
+    posterior,
+)
+from gogh_core.estimation.roofline import column_likeness, column_speed, step_seconds
+
+__all__ = ["ALONE", "AGGRESSIVE", "SENSITIVE", "Beliefs", "Hyper", "believe"]
+
+Array = np.ndarray[Any, Any]
+
+ALONE, SENSITIVE, AGGRESSIVE = 0, 1, 2
+# Centres of the priors on variances: job kernels for all columns, then by column, as in COMMON.
+_START = {
+    ALONE: [0.6, 0.1, 0.02, 0.005, 0.5, 0.02, 0.02, 0.005, 0.1, 0.02, 0.3, 0.05],
+    SENSITIVE: [0.02, 0.01, 0.005, 0.002, 0.01, 0.005, 0.003, 0.002, 0.002, 0.001, 0.02, 0.01],
+    AGGRESSIVE: [0.02, 0.01, 0.005, 0.002, 0.01, 0.005, 0.003, 0.002, 0.002, 0.001, 0.02, 0.01],
+}
+_CELL_START = [0.03, 0.01]
+_NOISE = {ALONE: 0.003, SENSITIVE: 0.002, AGGRESSIVE: 0.002}
+_REFERENCE_CELLS = 1500
+# An unseen column's effect, an unseen unit's offset: standard deviations in logs.
+_UNSEEN_COLUMN_SD, _UNSEEN_SCALE_SD, _BLIND_SCALE_SD = 0.35, 0.9, 2.5
+# Mean log ratio of a pair and its spread where no pair was ever measured: two equal halves, about.
+_BLIND_RATIO, _BLIND_RATIO_SD = float(np.log(0.6)), 0.25
+
+
+@dataclass(frozen=True)
+class Hyper:
+    """Variances of the three processes, found on one catalog."""
+
+    kernels: tuple[Kernel, Kernel, Kernel]
+
+
+@dataclass(frozen=True)
+class Beliefs:
+    """Means and variances [3 quantities, jobs, columns], and how pairs combine."""
+
+    columns: tuple[Column, ...]
+    mean: Array
+    variance: Array
+    observed: Array
+    """How many cells of the job and quantity were measured, [3, jobs, columns]."""
+    ratio: Array
+    """Mean log ratio of a pair, [columns]."""
+    ratio_variance: Array
+    """Of a pair's log ratio around the sum, [columns]."""
+    interaction: Array | None
+    """What two jobs do to each other beyond the sum, [columns, jobs, jobs]; None: nothing known."""
+    hyper: Hyper
+    centre: Array
+    """Column medians (log throughput) of the catalog, [columns]; NaN for unseen columns."""
+    roofline: Array
+    """Log throughput from facts alone, [jobs, columns]; NaN without facts."""
+
+
+def believe(
+    catalog: Catalog,
+    jobs: JobSet,
+    columns: Sequence[Column],
+    *,
+    ask: Array | None = None,
+    hyper: Hyper | None = None,
+) -> Beliefs:
+    """Everything the catalog says of all jobs (or only of `ask`) on the columns.
+
+    `columns` begins with the catalog's own. Without `hyper` the variances are fitted here.
+    """
+    columns = tuple(columns)
+    who = np.arange(len(jobs.names)) if ask is None else np.asarray(ask)
+    shape = (len(jobs.names), len(columns))
+    kernel_jobs = jobs.kernels()
+    likeness = column_likeness(columns)
+    plain = JobKernels(kernel_jobs, likeness)
+
+    seconds = step_seconds(jobs.jobs, jobs.facts, columns)
+    with np.errstate(divide="ignore"):
+        roofline = -np.log(seconds.sum(axis=-1))
+    prior = np.where(np.isnan(roofline), column_speed(columns)[None], roofline)
+
+    cells = catalog.cells
+    alone = np.flatnonzero(cells.partner < 0)
+    table = np.full(shape, np.nan)
+    table[cells.job[alone], cells.column[alone]] = cells.log[alone]
+    noise = np.full(shape, np.nan)
+    noise[cells.job[alone], cells.column[alone]] = cells.variance[alone]
+
+    pairs = _Pairs.of(catalog, table, len(columns))
+    effects = pairs.effects(shape)
+    _add_shared_only(catalog, table, noise, effects, pairs)
+
+    level = _Level.of(table - prior, jobs.unit_code, likeness)
+    base = prior + level.of_cells(jobs.unit_code)
+    at = np.nonzero(~np.isnan(table))
+    seen = Observed(at[0], at[1], table[at] - base[at], noise[at])
+    first = hyper.kernels[0] if hyper else fit_variances(
+        plain, seen, np.array(_START[ALONE]), _NOISE[ALONE]
+    )  # fmt: skip
+    mean = np.zeros((3, *shape))
+    variance = np.zeros((3, *shape))
+    mean[0], variance[0] = _settle(plain, first, seen, who, shape)
+    mean[0] += base
+    variance[0] += level.variance(jobs.unit_code, jobs.has_facts)
+
+    cell = _cell_features(mean[0], table, seconds, jobs.has_facts)
+    featured = JobKernels(kernel_jobs, likeness, cell)
+    found = [first]
+    observed = np.zeros((3, *shape))
+    observed[0] = ~np.isnan(table)
+    for quantity, (values, counts) in ((SENSITIVE, effects.own), (AGGRESSIVE, effects.on_partner)):
+        at = np.nonzero(counts > 0)
+        spread = effects.residual[at[1]] / counts[at]
+        seen = Observed(at[0], at[1], values[at], spread)
+        start = np.array(_START[quantity] + _CELL_START)
+        kernel = hyper.kernels[quantity] if hyper else fit_variances(
+            featured, seen, start, _NOISE[quantity]
+        )  # fmt: skip
+        found.append(kernel)
+        mean[quantity], variance[quantity] = _settle(featured, kernel, seen, who, shape)
+        observed[quantity] = counts
+    with np.errstate(all="ignore"):
+        centre = np.array([np.nanmedian(c) if (~np.isnan(c)).any() else np.nan for c in table.T])
+    return Beliefs(
+        columns, mean, np.maximum(variance, 1e-8), observed, effects.mean, effects.residual,
+        pairs.interaction(effects, jobs, shape), Hyper((found[0], found[1], found[2])), centre,
+        roofline,
+    )  # fmt: skip
+
+
+def _settle(
+    kernels: JobKernels, kernel: Kernel, seen: Observed, who: Array, shape: tuple[int, int]
+) -> tuple[Array, Array]:
+    """Posterior of the asked jobs; with a large catalog from a part of it and the job's own cells."""
+    mean, variance = np.zeros(shape), np.zeros(shape)
+    reference = seen
+    left_out = np.zeros(shape[0], bool)
+    if len(seen.value) > _REFERENCE_CELLS:
+        jobs = np.unique(seen.job)
+        keep = jobs[:: int(np.ceil(len(seen.value) / _REFERENCE_CELLS))]
+        left_out[jobs] = True
+        left_out[keep] = False
+        reference = seen.take(np.flatnonzero(~left_out[seen.job]))
+    centre, covariance = posterior(kernels, kernel, reference, who, shape[1])
+    rows = {int(job): i for i, job in enumerate(who)}
+    own = np.flatnonzero(left_out[seen.job] & np.isin(seen.job, who))
+    order = own[np.argsort(seen.job[own], kind="stable")]
+    for cells in np.split(order, np.flatnonzero(np.diff(seen.job[order])) + 1):
+        if not len(cells):
+            continue
+        i, at = rows[int(seen.job[cells[0]])], seen.column[cells]
+        block = covariance[i][np.ix_(at, at)].copy()
+        block[np.diag_indices_from(block)] += seen.noise[cells] + kernel.noise
+        gain = np.linalg.solve(block, covariance[i][at]).T
+        centre[i] = centre[i] + gain @ (seen.value[cells] - centre[i][at])
+        covariance[i] = covariance[i] - gain @ covariance[i][at]
+    mean[who] = centre
+    variance[who] = np.diagonal(covariance, axis1=1, axis2=2) + kernel.noise
+    return mean, variance
+
+
+@dataclass(frozen=True)
+class _Level:
+    """Column effects and the offset of each unit, by medians; what was not seen is wide."""
+
+    column: Array
+    column_sd: Array
+    offset: dict[int, float]
+
+    @classmethod
+    def of(cls, residual: Array, units: Array, likeness: Array) -> _Level:
+        count = residual.shape[1]
+        column = np.zeros(count)
+        seen = (~np.isnan(residual)).any(axis=0)
+        offset: dict[int, float] = {}
+        if seen.any():
+            job = np.zeros(len(residual))
+            with np.errstate(all="ignore"), _quiet():
+                for _ in range(8):
+                    job = np.nanmedian(residual - column, axis=1)
+                    step = np.nanmedian(residual - job[:, None], axis=0)
+                    column = np.where(seen, np.nan_to_num(step), 0.0)
+            column = np.where(seen, column - column[seen].mean(), 0.0)
+            with _quiet():
+                job = np.nanmedian(residual - column, axis=1)
+            for unit in np.unique(units[~np.isnan(job)]):
+                offset[int(unit)] = float(np.median(job[(units == unit) & ~np.isnan(job)]))
+        weight = likeness[:, seen] if seen.any() else np.zeros((count, 0))
+        borrowed = (weight @ column[seen]) / (weight.sum(axis=1) + 0.2) if seen.any() else column
+        nearest = weight.max(axis=1) if seen.any() else np.zeros(count)
+        return cls(
+            np.where(seen, column, borrowed),
+            np.where(seen, 0.0, _UNSEEN_COLUMN_SD * np.sqrt(1.2 - np.minimum(nearest, 1.0))),
+            offset,
+        )
+
+    def of_cells(self, units: Array) -> Array:
+        usual = float(np.mean(list(self.offset.values()))) if self.offset else 0.0
+        offsets = np.array([self.offset.get(int(unit), usual) for unit in units])
+        return offsets[:, None] + self.column[None]
+
+    def variance(self, units: Array, has_facts: Array) -> Array:
+        blind = np.where(has_facts, _UNSEEN_SCALE_SD, _BLIND_SCALE_SD)
+        new = np.array([0.0 if int(u) in self.offset else 1.0 for u in units]) * blind
+        return new[:, None] ** 2 + self.column_sd[None] ** 2
+
+
+class _quiet:
+    """Medians of nothing are NaN, without a word."""
+
+    def __enter__(self) -> None:
+        import warnings
+
+        self._caught = warnings.catch_warnings()
+        self._caught.__enter__()
+        warnings.simplefilter("ignore", RuntimeWarning)
+
+    def __exit__(self, *exc: object) -> None:
+        self._caught.__exit__(None, None, None)
+
+
+@dataclass(frozen=True)
+class _Effects:
+    """Additive fit of the pairs' log ratios: means by job and column, and how many pairs each."""
+
+    mean: Array
+    residual: Array
+    own: tuple[Array, Array]
+    on_partner: tuple[Array, Array]
+
+
+@dataclass(frozen=True)
+class _Pairs:
+    """Measured log ratios, directed: `job` next to `partner`."""
+
+    job: Array
+    partner: Array
+    column: Array
+    ratio: Array
+    count: int
+
+    @classmethod
+    def of(cls, catalog: Catalog, table: Array, columns: int) -> _Pairs:
+        cells = catalog.cells
+        rows = np.flatnonzero(cells.partner >= 0)
+        alone = table[cells.job[rows], cells.column[rows]]
+        rows, alone = rows[~np.isnan(alone)], alone[~np.isnan(alone)]
+        ratio = np.clip(cells.log[rows] - alone, -4.0, 0.7)
+        return cls(cells.job[rows], cells.partner[rows], cells.column[rows], ratio, columns)
+
+    def effects(self, shape: tuple[int, int]) -> _Effects:
+        """Backfitting with shrinkage: a job seen in few pairs keeps near the mean."""
+        size = shape[0] * shape[1]
+        own, other = self.job * shape[1] + self.column, self.partner * shape[1] + self.column
+        n_own, n_other = np.bincount(own, minlength=size), np.bincount(other, minlength=size)
+        n_col = np.bincount(self.column, minlength=shape[1])
+        total = np.bincount(self.column, self.ratio, minlength=shape[1])
+        overall = total.sum() + 3 * _BLIND_RATIO
+        overall = overall / (n_col.sum() + 3)
+        mean = (total + 3 * overall) / (n_col + 3)
+        s, a = np.zeros(size), np.zeros(size)
+        for _ in range(12):
+            rest = self.ratio - mean[self.column] - a[other]
+            s = np.bincount(own, rest, minlength=size) / (n_own + 0.3)
+            rest = self.ratio - mean[self.column] - s[own]
+            a = np.bincount(other, rest, minlength=size) / (n_other + 0.3)
+        left = self.ratio - mean[self.column] - s[own] - a[other]
+        residual = (np.bincount(self.column, left**2, minlength=shape[1]) + 3 * 0.03) / (n_col + 3)
+        freed = np.maximum(1.0, n_col / np.maximum(1, n_col - 0.5 * (
+            np.bincount(np.arange(size) % shape[1], n_own > 0, minlength=shape[1])
+            + np.bincount(np.arange(size) % shape[1], n_other > 0, minlength=shape[1]))))  # fmt: skip
+        residual = residual * np.minimum(freed, 3.0)
+        blind = n_col == 0
+        residual = np.where(blind, _BLIND_RATIO_SD**2, residual)
+        # Shrunken values are handed on unshrunken: the process does its own shrinking.
+        s, a = (
+            s * (n_own + 0.3) / np.maximum(n_own, 1),
+            a * (n_other + 0.3) / np.maximum(n_other, 1),
+        )
+        return _Effects(
+            mean, residual,
+            (s.reshape(shape), n_own.reshape(shape)), (a.reshape(shape), n_other.reshape(shape)),
+        )  # fmt: skip
+
+    def interaction(self, effects: _Effects, jobs: JobSet, shape: tuple[int, int]) -> Array | None:
+        """Residuals of pairs smoothed over siblings on both sides, shrunk, [columns, jobs, jobs]."""
+        if len(self.ratio) < 10:
+            return None
+        left = (
+            self.ratio - effects.mean[self.column]
+            - effects.own[0][self.job, self.column] - effects.on_partner[0][self.partner, self.column]
+        )  # fmt: skip
+        kernels = jobs.kernels()
+        sibling = (0.3 * kernels[0] + 0.7 * kernels[1]).astype(np.float32)
+        out = np.zeros((shape[1], shape[0], shape[0]), np.float32)
+        for column in np.unique(self.column):
+            rows = self.column == column
+            values = np.zeros((shape[0], shape[0]), np.float32)
+            here = np.zeros((shape[0], shape[0]), np.float32)
+            values[self.job[rows], self.partner[rows]] = left[rows]
+            here[self.job[rows], self.partner[rows]] = 1.0
+            weight = sibling @ here @ sibling.T
+            out[column] = (sibling @ values @ sibling.T) / (weight + 1.0)
+        return out
+
+
+def _add_shared_only(
+    catalog: Catalog, table: Array, noise: Array, effects: _Effects, pairs: _Pairs
+) -> None:
+    """A job that was only seen sharing tells of its speed alone too, more vaguely."""
+    cells = catalog.cells
+    rows = np.flatnonzero((cells.partner >= 0) & np.isnan(table[cells.job, cells.column]))
+    if not len(rows):
+        return
+    column, partner = cells.column[rows], cells.partner[rows]
+    implied = cells.log[rows] - effects.mean[column] - effects.on_partner[0][partner, column]
+    spread = effects.residual[column] + 0.04 + cells.variance[rows]
+    key = cells.job[rows] * table.shape[1] + column
+    total = np.bincount(key, 1 / spread, minlength=table.size)
+    value = np.bincount(key, implied / spread, minlength=table.size)
+    at = np.flatnonzero(total > 0)
+    table.ravel()[at] = value[at] / total[at]
+    noise.ravel()[at] = 1 / total[at]
+
+
+def _cell_features(mean: Array, table: Array, seconds: Array, has_facts: Array) -> Array:
+    """What a cell's speed alone says of its manners: log step time and log use of the GPU.
+
+    Clipped to the range of measured cells: nothing is extrapolated to longer or lighter steps.
+    """
+    busy = np.log(np.maximum(seconds[..., :2].sum(-1), 1e-9)) + mean
+    busy = np.where(has_facts[:, None], np.clip(busy, -4, 0.5), -1.0)
+    seen = ~np.isnan(table)
+    out = np.empty((*mean.shape, 2))
+    for i, feature in enumerate((mean, busy)):
+        values = feature[seen]
+        low, high = np.percentile(values, [2, 98]) if len(values) else (0.0, 1.0)
+        spread = max(float(values.std()) if len(values) else 1.0, 0.3)
+        out[..., i] = (np.clip(feature, low, high) - low) / spread
+    return out
+
+
+assert len(COMMON) == 7

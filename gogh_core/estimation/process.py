@@ -1,0 +1,145 @@
+"""A Gaussian process over cells whose kernel is a sum of parts, each with a variance of its own.
+
+A cell is (job, column). Job kernels (same family, alike in batch size, alike in architecture, the
+same job) stand once for all columns together and once for what is peculiar to a column. Variances
+are found by the marginal likelihood with a weak prior; with few data the prior speaks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve, solve_triangular
+from scipy.optimize import minimize
+
+__all__ = ["COMMON", "JobKernels", "Kernel", "Observed", "fit_variances", "posterior"]
+
+Array = np.ndarray[Any, Any]
+
+# Job kernels, in the order of the variances; each is used for all columns and by column.
+COMMON = ("family", "batch near", "batch far", "job", "slope", "facts", "cell")
+_PRIOR_SD = 1.5
+_FIT_CELLS = 420
+_JITTER = 1e-6
+
+
+@dataclass(frozen=True)
+class JobKernels:
+    """Kernels between jobs, each [jobs, jobs], and the likeness of columns [columns, columns]."""
+
+    jobs: tuple[Array, ...]
+    columns: Array
+    cell: Array | None = None
+    """A feature of each cell [jobs, columns, d], for the last kernel; None: it is left out."""
+
+    def between(self, job_a: Array, col_a: Array, job_b: Array, col_b: Array) -> list[Array]:
+        """All parts between two lists of cells."""
+        column = self.columns[np.ix_(col_a, col_b)]
+        parts = []
+        for kernel in self.jobs:
+            part = kernel[np.ix_(job_a, job_b)]
+            parts += [part, part * column]
+        if self.cell is not None:
+            a, b = self.cell[job_a, col_a], self.cell[job_b, col_b]
+            near = np.exp(-((a[:, None] - b[None]) ** 2).sum(-1) / 2)
+            parts += [near, near * column]
+        return parts
+
+
+@dataclass(frozen=True)
+class Observed:
+    """Measured values of one quantity, centred; one row for each cell."""
+
+    job: Array
+    column: Array
+    value: Array
+    noise: Array
+
+    def take(self, which: Array) -> Observed:
+        """Some of them."""
+        return Observed(self.job[which], self.column[which], self.value[which], self.noise[which])
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """Variances of the parts, in the order `JobKernels.between` gives them, and of extra noise."""
+
+    variances: Array
+    noise: float
+
+    def matrix(self, parts: Sequence[Array]) -> Array:
+        """The sum of the parts."""
+        total = np.zeros(parts[0].shape)
+        for variance, part in zip(self.variances, parts, strict=True):
+            if variance > 1e-10:
+                total += variance * part
+        return total
+
+
+def fit_variances(kernels: JobKernels, seen: Observed, start: Array, noise: float) -> Kernel:
+    """Variances of highest posterior probability; `start` is also the centre of the prior."""
+    if len(seen.value) < 4:
+        return Kernel(start.copy(), noise)
+    if len(seen.value) > _FIT_CELLS:
+        jobs = np.unique(seen.job)
+        step = max(1, int(np.ceil(len(seen.value) / _FIT_CELLS)))
+        seen = seen.take(np.flatnonzero(np.isin(seen.job, jobs[::step])))
+    parts = np.stack(kernels.between(seen.job, seen.column, seen.job, seen.column))
+    centre = np.log(np.append(np.maximum(start, 1e-9), noise))
+    eye = np.eye(len(seen.value))
+    flat = parts.reshape(len(parts), -1)
+
+    def objective(logs: Array) -> tuple[float, Array]:
+        theta = np.exp(logs)
+        matrix = (theta[:-1] @ flat).reshape(eye.shape)
+        matrix[np.diag_indices_from(matrix)] += seen.noise + theta[-1] + _JITTER
+        factor = cho_factor(matrix, lower=True, check_finite=False)
+        alpha = cho_solve(factor, seen.value, check_finite=False)
+        inverse = cho_solve(factor, eye, check_finite=False)
+        loss = 0.5 * seen.value @ alpha + np.log(np.diag(factor[0])).sum()
+        outer = np.outer(alpha, alpha) - inverse
+        slope = np.append(-0.5 * flat @ outer.ravel(), -0.5 * np.trace(outer)) * theta
+        pull = (logs - centre) / _PRIOR_SD**2
+        return float(loss + 0.5 * (pull @ (logs - centre))), slope + pull
+
+    bounds = [(c - 6, c + 4) for c in centre]
+    found = minimize(
+        objective, centre, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": 40}
+    )
+    theta = np.exp(found.x)
+    return Kernel(theta[:-1], float(theta[-1]))
+
+
+def posterior(
+    kernels: JobKernels, kernel: Kernel, seen: Observed, jobs: Array, columns: int
+) -> tuple[Array, Array]:
+    """Mean [jobs, columns] and covariance [jobs, columns, columns] of each job's row of cells."""
+    count = len(jobs)
+    col = np.tile(np.arange(columns), count)
+    job = np.repeat(jobs, columns)
+    # Each job with itself: its own prior covariance over columns.
+    prior = np.empty((count, columns, columns))
+    every = np.arange(columns)
+    for i, one in enumerate(jobs):
+        own = np.full(columns, one)
+        prior[i] = kernel.matrix(kernels.between(own, every, own, every))
+    if not len(seen.value):
+        return np.zeros((count, columns)), prior
+    matrix = kernel.matrix(kernels.between(seen.job, seen.column, seen.job, seen.column))
+    matrix[np.diag_indices_from(matrix)] += seen.noise + kernel.noise + _JITTER
+    factor = cho_factor(matrix, lower=True, check_finite=False)
+    alpha = cho_solve(factor, seen.value, check_finite=False)
+    mean = np.empty(count * columns)
+    covariance = prior
+    step = max(1, 4000 // max(columns, 1))
+    for start in range(0, count, step):
+        rows = slice(start * columns, min(count, start + step) * columns)
+        cross = kernel.matrix(kernels.between(job[rows], col[rows], seen.job, seen.column))
+        mean[rows] = cross @ alpha
+        white = solve_triangular(factor[0], cross.T, lower=True, check_finite=False)
+        blocks = white.T.reshape(-1, columns, len(seen.value))
+        covariance[start : start + len(blocks)] -= np.einsum("iak,ibk->iab", blocks, blocks)
+    return mean.reshape(count, columns), covariance
