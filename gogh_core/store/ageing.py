@@ -1,14 +1,39 @@
-"""Ageing: hot samples to Parquet by hour, full days compacted, old days dropped."""
+"""Ageing: hot samples to Parquet by hour, full days compacted into one file, old files dropped.
+
+Which files count is decided by the manifest (`sample_files`) alone. A file is complete and on disk
+before the transaction that enters it in the manifest and deletes its rows from the database; so a
+kill at any point leaves every row in exactly one place. Files that the manifest does not name are
+removed by the next ageing. A retired file stays until a newer snapshot was published and readers of
+the older one had time to finish.
+"""
 
 from __future__ import annotations
 
+import time
+import uuid
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gogh_core.errors import StoreError
+from gogh_core.store import files, views
+from gogh_core.store.texts import fetch, fill, run, statement, transaction
 
 if TYPE_CHECKING:
+    import duckdb
+
     from gogh_core.store.database import Store
 
-__all__ = ["AgeReport", "age"]
+__all__ = ["AgeReport", "age", "only_one"]
+
+# How long a query on an older snapshot may take before the files it reads are removed.
+_GRACE_S = 900.0
+# How long hours are moved before other writers get their turn.
+_TURN_S = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +47,157 @@ class AgeReport:
     files_removed: int = 0
 
 
+@contextmanager
+def only_one(store: Store) -> Iterator[None]:
+    """Files of samples are made and removed by one process at a time."""
+    lock = store.path.with_name(store.path.name + ".age")
+    with files.only_one(lock, store.settings.store.lock_timeout_s):
+        yield
+
+
 def age(store: Store) -> AgeReport:
-    """Move what is old enough."""
-    del store
-    return AgeReport()
+    """Move what is old enough, compact, expire, and remove what is not needed any more."""
+    now = store.clock()
+    cutoff = (now - timedelta(hours=store.settings.store.hot_hours)).replace(
+        minute=0, second=0, microsecond=0
+    )
+    with only_one(store):
+        removed = _clean(store)
+        moved = hours = days = 0
+        for table in views.AGED:
+            rows, spans = _move_hours(store, table, cutoff)
+            moved += rows
+            hours += spans
+        for table, day, parts in _fragmented_days(store, cutoff):
+            _compact(store, table, day, parts)
+            days += 1
+        expired = _expire(store, now - timedelta(days=store.settings.store.retention_days))
+    return AgeReport(moved, hours, days, expired, removed)
+
+
+def _move_hours(store: Store, table: str, cutoff: datetime) -> tuple[int, int]:
+    """Move every hour before the cutoff, each in a transaction; rows and hours moved."""
+    moved = hours = 0
+    while True:
+        turn_ends = time.monotonic() + _TURN_S
+        with store.gate(), store.connect() as connection:
+            while time.monotonic() < turn_ends:
+                with transaction(connection):
+                    rows = _move_oldest_hour(store, connection, table, cutoff)
+                if rows is None:
+                    return moved, hours
+                moved += rows
+                hours += 1
+
+
+def _move_oldest_hour(
+    store: Store, connection: duckdb.DuckDBPyConnection, table: str, cutoff: datetime
+) -> int | None:
+    found = run(connection, _sql("store_oldest_hour", table), {"cutoff": cutoff})
+    start: datetime | None = found["hour"][0].as_py()
+    if start is None:
+        return None
+    end = start + timedelta(hours=1)
+    name = f"{table}/day={start:%Y-%m-%d}/hour={start:%H}/{uuid.uuid4().hex}.parquet"
+    span = {"range_from": start, "range_to": end}
+    copied = _write(store, connection, name, _sql("store_copy_hour", table), span)
+    deleted = _count(run(connection, _sql("store_delete_hour", table), span))
+    if deleted != copied:
+        raise StoreError(f"copied {copied} rows but deleted {deleted}", where=str(store.path))
+    entry = {"file": name, "table": table, "span": "hour", "rows": copied, **span}
+    _enter(store, connection, entry)
+    views.renew_samples(connection, table, store.samples)
+    return copied
+
+
+def _fragmented_days(store: Store, cutoff: datetime) -> list[tuple[str, datetime, list[str]]]:
+    with store.read() as connection:
+        rows = fetch(connection, "store_files_by_day", cutoff=cutoff).to_pylist()
+    by_day: dict[tuple[str, datetime], list[str]] = defaultdict(list)
+    for row in rows:
+        by_day[row["table_name"], row["day"]].append(row["file"])
+    return [(table, day, parts) for (table, day), parts in by_day.items() if len(parts) > 1]
+
+
+def _compact(store: Store, table: str, day: datetime, parts: list[str]) -> None:
+    name = f"{table}/day={day:%Y-%m-%d}/{uuid.uuid4().hex}.parquet"
+    sources = {"files": [str(store.samples / part) for part in parts]}
+    # The files never change, so nobody has to wait while they are joined.
+    with store.connect(Path(":memory:")) as apart:
+        rows = _write(store, apart, name, statement("store_copy_files"), sources)
+    span = {"range_from": day, "range_to": day + timedelta(days=1)}
+    with store.write() as connection:
+        expected = fetch(connection, "store_rows_of_files", files=parts)["rows"][0].as_py()
+        if expected != rows:
+            raise StoreError(f"{rows} rows instead of {expected}", where=str(store.samples / name))
+        entry = {"file": name, "table": table, "span": "day", "rows": rows, **span}
+        _enter(store, connection, entry)
+        fetch(connection, "store_retire_files", files=parts, at=time.time())
+        views.renew_samples(connection, table, store.samples)
+
+
+def _expire(store: Store, oldest: datetime) -> int:
+    with store.read() as connection:
+        gone = fetch(connection, "store_expired_files", oldest=oldest)["file"].to_pylist()
+    if gone:
+        with store.write() as connection:
+            fetch(connection, "store_retire_files", files=gone, at=time.time())
+            for table in views.AGED:
+                views.renew_samples(connection, table, store.samples)
+    return len(gone)
+
+
+def _clean(store: Store) -> int:
+    """Remove files that no manifest names, and retired ones that nobody reads any more."""
+    if not store.samples.exists():
+        return 0
+    before = time.time() - _GRACE_S
+    if store.snapshot_path.exists():
+        before = min(before, store.snapshot_path.stat().st_mtime)
+    with store.read() as connection:
+        manifest = fetch(connection, "store_manifest").to_pylist()
+    named = {row["file"] for row in manifest}
+    done = [r["file"] for r in manifest if r["retired_at"] is not None and r["retired_at"] < before]
+    orphans = [
+        path
+        for path in store.samples.rglob("*")
+        if path.is_file() and str(path.relative_to(store.samples)) not in named
+    ]
+    for path in (*orphans, *(store.samples / name for name in done)):
+        files.remove(path)
+        files.prune(path.parent, store.samples)
+    if done:
+        with store.write() as connection:
+            fetch(connection, "store_forget_files", files=done)
+    return len(orphans) + len(done)
+
+
+def _write(
+    store: Store,
+    connection: duckdb.DuckDBPyConnection,
+    name: str,
+    sql: str,
+    parameters: dict[str, Any],
+) -> int:
+    """Run a COPY into a file below the samples; it is complete and on disk when this returns."""
+    target = store.samples / name
+    part = target.with_suffix(".part")
+    files.make_folder(target.parent)
+    rows = _count(run(connection, sql, {**parameters, "target": str(part)}))
+    files.sync(part)
+    files.replace(part, target)
+    return rows
+
+
+def _enter(store: Store, connection: duckdb.DuckDBPyConnection, entry: dict[str, Any]) -> None:
+    """Enter a file in the manifest; with the commit it counts."""
+    size = (store.samples / entry["file"]).stat().st_size
+    fetch(connection, "store_enter_file", bytes=size, created_at=store.clock(), **entry)
+
+
+def _sql(name: str, table: str) -> str:
+    return fill(statement(name), table=table)
+
+
+def _count(result: Any) -> int:
+    return int(result[0][0].as_py())

@@ -12,7 +12,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -22,7 +22,7 @@ import pyarrow as pa
 from gogh_core.errors import InvalidInput, StoreCorrupt, StoreError, StoreLocked
 from gogh_core.settings import Settings
 from gogh_core.store import ageing, backups, gate, migrations, publishing, views
-from gogh_core.store.texts import fetch, fill, run, statement
+from gogh_core.store.texts import fetch, fill, run, statement, transaction
 
 __all__ = ["Store", "now_utc"]
 
@@ -57,7 +57,7 @@ class Store:
                         return
             else:
                 missing = known
-            with self.connect() as connection, _transaction(connection):
+            with self.connect() as connection, transaction(connection):
                 migrations.apply_migrations(connection, missing, self.clock())
                 views.renew(connection, self.samples)
 
@@ -65,7 +65,7 @@ class Store:
     def write(self) -> Iterator[Connection]:
         """One transaction on a short read-write connection; rolled back when the block raises."""
         self._must_exist()
-        with self.gate(), self.connect() as connection, _transaction(connection):
+        with self.gate(), self.connect() as connection, transaction(connection):
             yield connection
 
     @contextmanager
@@ -192,19 +192,6 @@ class Store:
 _one_snapshot = threading.Lock()
 
 _REPAIR = "restore a backup (`gogh restore`)"
-
-
-@contextmanager
-def _transaction(connection: Connection) -> Iterator[None]:
-    connection.begin()
-    try:
-        yield
-    except BaseException:
-        # The transaction may be gone already; what broke it is what the caller has to see.
-        with suppress(duckdb.Error):
-            connection.rollback()
-        raise
-    connection.commit()
 
 
 def append_rows(connection: Connection, table: str, rows: pa.Table) -> None:

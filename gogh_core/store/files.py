@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,7 +10,18 @@ from pathlib import Path
 
 from gogh_core.store import gate
 
-__all__ = ["copy", "copy_range", "only_one", "remove", "replace", "sync", "sync_folder"]
+__all__ = [
+    "checksum",
+    "copy",
+    "copy_range",
+    "make_folder",
+    "only_one",
+    "prune",
+    "remove",
+    "replace",
+    "sync",
+    "sync_folder",
+]
 
 
 def copy_range(source: int, target: int, start: int, length: int) -> int:
@@ -36,6 +48,12 @@ def copy(source: Path, target: Path) -> None:
     sync_folder(target.parent)
 
 
+def checksum(path: Path) -> str:
+    """SHA-256 of a file's content."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
 def sync(path: Path) -> None:
     """Bring a file's content to the disk."""
     handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -59,6 +77,22 @@ def replace(source: Path, target: Path) -> None:
 def remove(path: Path) -> None:
     """Remove a file that may be missing."""
     path.unlink(missing_ok=True)
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder with its parents, all on disk."""
+    if path.is_dir():
+        return
+    make_folder(path.parent)
+    path.mkdir(exist_ok=True)
+    sync_folder(path.parent)
+
+
+def prune(path: Path, top: Path) -> None:
+    """Remove empty folders from `path` up to, not including, `top`."""
+    while path != top and path.is_dir() and not any(path.iterdir()):
+        path.rmdir()
+        path = path.parent
 
 
 @contextmanager

@@ -28,6 +28,7 @@ _PLANNED = (
 )
 # A step made for rows that a program registers says so with this word in its first comment.
 _PARSED_ONLY = "registered"
+_HINT = "a step that reads registered rows says so in its first comment"
 
 
 def faults() -> list[str]:
@@ -48,8 +49,8 @@ def faults() -> list[str]:
 
 def _faults_of(connection: duckdb.DuckDBPyConnection, text: Text) -> list[str]:
     where = f"sql/{text.folder}/{text.name}.sql"
-    filled = text.sql.replace("[{files}]", "['x']")
-    for name in ("{table}", "{view}", "{columns}"):
+    filled = text.sql.replace("[{files}]", "['x']").replace("{parquet}", "")
+    for name in ("{table}", "{view}"):
         filled = filled.replace(name, "gpu_samples")
     try:
         parts = duckdb.extract_statements(filled)
@@ -65,7 +66,7 @@ def _faults_of(connection: duckdb.DuckDBPyConnection, text: Text) -> list[str]:
         try:
             _plan(connection, part)
         except duckdb.Error as error:
-            found.append(f"{where}: {str(error).strip()}")
+            found.append(f"{where}: {str(error).strip()} ({_HINT})")
     return found
 
 

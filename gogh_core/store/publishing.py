@@ -20,7 +20,7 @@ from gogh_core.store.texts import fetch
 if TYPE_CHECKING:
     from gogh_core.store.database import Store
 
-__all__ = ["copy_database", "publish"]
+__all__ = ["checkpoint", "copy_database", "publish"]
 
 # Layout of a DuckDB file: a main header and two that take turns, 4 KiB each, then blocks. The
 # second holds the size of a block at byte 40.
@@ -49,15 +49,18 @@ def copy_database(store: Store, target: Path) -> float:
         _copy_slices(store, copy.fileno())
         files.sync(target)
         with store.gate():
-            _checkpoint(store)
+            checkpoint(store)
             copied_at = time.time()
             with store.path.open("rb", buffering=0) as source:
                 _copy_changed(source.fileno(), copy.fileno())
     return copied_at
 
 
-def _checkpoint(store: Store) -> None:
-    # Closing a connection writes its log into the file; only a killed writer leaves one behind.
+def checkpoint(store: Store) -> None:
+    """Write a log that a killed writer left into the database; the caller holds the gate.
+
+    Closing a connection does that by itself, so there is seldom anything to do.
+    """
     if store.path.with_name(store.path.name + ".wal").exists():
         with store.connect() as connection:
             fetch(connection, "store_checkpoint")

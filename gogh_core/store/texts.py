@@ -7,6 +7,8 @@ and queries are listed for the modules of this room.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -17,7 +19,7 @@ import pyarrow as pa
 
 from gogh_core.errors import InvalidInput
 
-__all__ = ["Text", "fetch", "fill", "run", "statement", "texts"]
+__all__ = ["Text", "fetch", "fill", "run", "statement", "texts", "transaction"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,3 +80,17 @@ def fill(sql: str, **identifiers: str) -> str:
             raise InvalidInput(f"{identifier!r} is no name of a table or column")
         sql = sql.replace("{" + name + "}", f'"{identifier}"')
     return sql
+
+
+@contextmanager
+def transaction(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
+    """Commits at the end of the block, or rolls back when it raises."""
+    connection.begin()
+    try:
+        yield
+    except BaseException:
+        # The transaction may be gone already; what broke it is what the caller has to see.
+        with suppress(duckdb.Error):
+            connection.rollback()
+        raise
+    connection.commit()

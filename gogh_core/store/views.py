@@ -43,11 +43,13 @@ def renew(connection: duckdb.DuckDBPyConnection, samples: Path) -> None:
 
 def renew_samples(connection: duckdb.DuckDBPyConnection, table: str, samples: Path) -> None:
     """The view of one table that joins its hot rows and the Parquet files that count."""
-    files = fetch(connection, "store_live_files", table=table)["file"].to_pylist()
-    name = "store_samples_view" if files else "store_hot_view"
-    sql = fill(statement(name), view=f"{table}_all", table=table)
-    quoted = ", ".join("'" + str(samples / file).replace("'", "''") + "'" for file in files)
-    connection.execute(sql.replace("{files}", quoted))
+    by_columns: dict[str, list[str]] = {}
+    for row in fetch(connection, "store_live_files", table=table).to_pylist():
+        by_columns.setdefault(row["columns"], []).append(_quoted(samples / row["file"]))
+    part = statement("store_samples_part")
+    parquet = " ".join(part.replace("{files}", ", ".join(some)) for some in by_columns.values())
+    sql = fill(statement("store_samples_view"), view=f"{table}_all", table=table)
+    connection.execute(sql.replace("{parquet}", parquet))
 
 
 def ordered(views: tuple[Text, ...]) -> list[Text]:
@@ -66,6 +68,10 @@ def ordered(views: tuple[Text, ...]) -> list[Text]:
     for view in views:
         visit(view, ())
     return list(done.values())
+
+
+def _quoted(path: Path) -> str:
+    return "'" + str(path).replace("'", "''") + "'"
 
 
 def _fact(samples: Path) -> str:

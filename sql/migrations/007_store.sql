@@ -8,6 +8,7 @@ CREATE TABLE sample_files (
     span VARCHAR NOT NULL,        -- 'hour' or 'day'
     "rows" BIGINT NOT NULL,
     bytes BIGINT NOT NULL,
+    columns VARCHAR NOT NULL,     -- the table's columns when it was written
     created_at TIMESTAMPTZ NOT NULL,
     retired_at DOUBLE             -- seconds since 1970 by the wall clock, as files have them
 );

@@ -1,0 +1,2 @@
+COPY (SELECT * FROM {table} WHERE ts >= $range_from AND ts < $range_to)
+TO $target (FORMAT parquet, COMPRESSION zstd);

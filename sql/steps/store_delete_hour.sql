@@ -1,0 +1,1 @@
+DELETE FROM {table} WHERE ts >= $range_from AND ts < $range_to;

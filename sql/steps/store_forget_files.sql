@@ -1,0 +1,1 @@
+DELETE FROM sample_files WHERE list_contains($files, file);
