@@ -1,0 +1,349 @@
+"""A plan as ordered actions, each with what it has to wait for.
+
+`actions_of` compares the plan with the state it was made for: jobs that wait there are placed,
+moves and stops are taken over, servers are switched. An action that takes GPUs depends on those
+that free them; a server is switched off after everything has left it. A circle of moves (two full
+servers that swap jobs) is opened by holding one job of it first and placing it last.
+`order` sorts by dependencies, then by the plan's own steps.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any, Self
+
+from gogh_core.cluster.manager import Capabilities
+from gogh_core.domain import ClusterState, JobStatus, Placement, Plan, Slot
+
+__all__ = ["Action", "Kind", "actions_of", "job_slots", "not_capable"]
+
+
+class Kind(StrEnum):
+    """What an action does."""
+
+    PLACE = "place"
+    MOVE = "move"
+    HOLD = "hold"
+    ON = "on"
+    OFF = "off"
+    LIMIT = "limit"
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """One thing to do; `id` is the same each time the plan is turned into actions."""
+
+    id: str
+    kind: Kind
+    step: int
+    job: str | None = None
+    server: str | None = None
+    slots: tuple[Slot, ...] = ()
+    source: tuple[Slot, ...] = ()
+    partner: str | None = None
+    power_limit_w: float | None = None
+    needs: tuple[str, ...] = ()
+    reason: str = ""
+
+    @property
+    def subject(self) -> str:
+        """Whom it is about, for people."""
+        return f"job {self.job}" if self.job is not None else f"server {self.server}"
+
+    def to_json(self) -> str:
+        """As it is kept in the journal."""
+        return json.dumps(
+            {
+                "id": self.id,
+                "kind": self.kind,
+                "step": self.step,
+                "job": self.job,
+                "server": self.server,
+                "slots": [slot.to_dict() for slot in self.slots],
+                "source": [slot.to_dict() for slot in self.source],
+                "partner": self.partner,
+                "power_limit_w": self.power_limit_w,
+                "needs": list(self.needs),
+                "reason": self.reason,
+            },
+            ensure_ascii=False,
+        )
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """From the journal."""
+        raw: dict[str, Any] = json.loads(text)
+        return cls(
+            raw["id"],
+            Kind(raw["kind"]),
+            raw["step"],
+            raw["job"],
+            raw["server"],
+            tuple(Slot.from_dict(slot) for slot in raw["slots"]),
+            tuple(Slot.from_dict(slot) for slot in raw["source"]),
+            raw["partner"],
+            raw["power_limit_w"],
+            tuple(raw["needs"]),
+            raw["reason"],
+        )
+
+
+def job_slots(placements: Iterable[Placement]) -> dict[str, Placement]:
+    """One placement for each job; the slots of a spread job are put together by server."""
+    grouped: dict[str, list[Placement]] = defaultdict(list)
+    for placement in placements:
+        grouped[placement.job].append(placement)
+    return {job: _merged(parts) for job, parts in grouped.items()}
+
+
+def _merged(parts: Sequence[Placement]) -> Placement:
+    if len(parts) == 1:
+        return parts[0]
+    gpus: dict[str, set[int]] = defaultdict(set)
+    for part in parts:
+        for slot in part.slots:
+            gpus[slot.server].update(slot.gpus)
+    partners = {part.partner for part in parts}
+    return Placement(
+        parts[0].job,
+        tuple(Slot(server, tuple(sorted(gpus[server]))) for server in sorted(gpus)),
+        partners.pop() if len(partners) == 1 else None,
+        sum(part.throughput for part in parts),
+        parts[0].power_limit_w,
+    )
+
+
+def not_capable(plan: Plan, capabilities: Capabilities) -> tuple[str, ...]:
+    """What the plan asks for and the manager cannot do, in words."""
+    said: list[str] = []
+    if plan.servers and not capabilities.switches_servers:
+        said.append(f"{len(plan.servers)} servers to switch: this manager switches no servers")
+    limits = sum(1 for placement in plan.placements if placement.power_limit_w is not None)
+    if limits and not capabilities.sets_power_limits:
+        said.append(f"{limits} power limits: this manager sets no power limits")
+    pairs = sum(1 for placement in plan.placements if placement.partner is not None) // 2
+    if pairs and not capabilities.pairs_named_jobs:
+        said.append(f"{pairs} pairs: this manager shares GPUs, but chooses itself who meets whom")
+    if plan.placements and not capabilities.chooses_gpu_index:
+        said.append("GPU indices: this manager places by server and number of GPUs")
+    return tuple(said)
+
+
+def actions_of(plan: Plan, basis: ClusterState, capabilities: Capabilities) -> tuple[Action, ...]:
+    """The plan's actions in an order that respects what each of them waits for."""
+    jobs = {status.job.id: status for status in basis.jobs}
+    placed = job_slots(plan.placements)
+    actions: list[Action] = []
+    moved = {move.job for move in plan.moves}
+    for stop in plan.stops:
+        actions.append(
+            Action(
+                f"hold:{stop.job}",
+                Kind.HOLD,
+                stop.step,
+                job=stop.job,
+                source=stop.source,
+                reason=stop.reason,
+            )
+        )
+    for move in plan.moves:
+        partner, limit = _with(placed.get(move.job))
+        actions.append(
+            Action(
+                f"move:{move.job}",
+                Kind.MOVE,
+                move.step,
+                job=move.job,
+                slots=move.target,
+                source=move.source,
+                partner=partner,
+                power_limit_w=limit if capabilities.sets_power_limits else None,
+                reason=move.reason,
+            )
+        )
+    last = max((action.step for action in actions), default=0)
+    for job, placement in placed.items():
+        if job in moved:
+            continue
+        actions.extend(_placing(placement, jobs.get(job), capabilities, last + 1))
+    if capabilities.switches_servers:
+        for switch in plan.servers:
+            actions.append(
+                Action(
+                    f"{switch.action}:{switch.id}",
+                    Kind(switch.action),
+                    0 if switch.action == "on" else last + 2,
+                    server=switch.id,
+                )
+            )
+    return _ordered(_opened(_linked(actions)))
+
+
+def _with(placement: Placement | None) -> tuple[str | None, float | None]:
+    return (None, None) if placement is None else (placement.partner, placement.power_limit_w)
+
+
+def _placing(
+    placement: Placement, status: JobStatus | None, capabilities: Capabilities, step: int
+) -> list[Action]:
+    """What a placed job that is no move needs: a start, a new start in its place, or a limit."""
+    limit = placement.power_limit_w if capabilities.sets_power_limits else None
+    if status is None or not status.slots:
+        return [
+            Action(
+                f"place:{placement.job}",
+                Kind.PLACE,
+                step,
+                job=placement.job,
+                slots=placement.slots,
+                partner=placement.partner,
+                power_limit_w=limit,
+            )
+        ]
+    if placement.partner is not None and not status.partners and not capabilities.pairs_named_jobs:
+        # Whether its GPU can be shared is settled when the job starts: it starts again there.
+        hold = Action(
+            f"hold:{placement.job}",
+            Kind.HOLD,
+            step,
+            job=placement.job,
+            source=status.slots,
+            reason="its GPU is to be shared, so it starts again in its place",
+        )
+        place = Action(
+            f"place:{placement.job}",
+            Kind.PLACE,
+            step,
+            job=placement.job,
+            slots=status.slots,
+            partner=placement.partner,
+            power_limit_w=limit,
+            needs=(hold.id,),
+        )
+        return [hold, place]
+    if limit != status.power_limit_w and limit is not None:
+        return [
+            Action(
+                f"limit:{placement.job}:{slot.server}",
+                Kind.LIMIT,
+                step,
+                server=slot.server,
+                slots=(slot,),
+                power_limit_w=limit,
+            )
+            for slot in placement.slots
+        ]
+    return []
+
+
+def _cells(slots: Iterable[Slot]) -> set[tuple[str, int]]:
+    return {(slot.server, gpu) for slot in slots for gpu in slot.gpus}
+
+
+def _linked(actions: Sequence[Action]) -> list[Action]:
+    """Each action with the identities of those it has to wait for."""
+    leaving: dict[tuple[str, int], list[Action]] = defaultdict(list)
+    leaves_server: dict[str, list[str]] = defaultdict(list)
+    switched_on = {action.server: action.id for action in actions if action.kind is Kind.ON}
+    for action in actions:
+        for cell in _cells(action.source):
+            leaving[cell].append(action)
+        for server in {slot.server for slot in action.source} - {s.server for s in action.slots}:
+            leaves_server[server].append(action.id)
+    return [
+        replace(action, needs=_needs(action, leaving, leaves_server, switched_on))
+        for action in actions
+    ]
+
+
+def _needs(
+    action: Action,
+    leaving: Mapping[tuple[str, int], Sequence[Action]],
+    leaves_server: Mapping[str, Sequence[str]],
+    switched_on: Mapping[str | None, str],
+) -> tuple[str, ...]:
+    if action.kind is Kind.OFF:
+        return tuple(sorted(leaves_server.get(action.server or "", ())))
+    needs = set(action.needs)
+    for cell in _cells(action.slots):
+        for other in leaving.get(cell, ()):
+            starts_again_here = cell in _cells(other.slots)
+            if other.id == action.id or (starts_again_here and other.partner != action.job):
+                continue
+            needs.add(other.id)
+    needs.update(switched_on[slot.server] for slot in action.slots if slot.server in switched_on)
+    return tuple(sorted(needs))
+
+
+def _opened(actions: Sequence[Action]) -> list[Action]:
+    """The same actions without circles: one job of each circle is held first, placed last."""
+    result = {action.id: action for action in actions}
+    while circle := _circle(result):
+        chosen = min(circle, key=lambda action: (action.step, action.id))
+        hold = Action(
+            f"hold:{chosen.job}",
+            Kind.HOLD,
+            chosen.step,
+            job=chosen.job,
+            source=chosen.source,
+            reason=f"makes room: {len(circle)} moves wait for each other",
+        )
+        place = replace(
+            chosen, id=f"place:{chosen.job}", kind=Kind.PLACE, source=(), needs=(*chosen.needs,)
+        )
+        del result[chosen.id]
+        for other in list(result.values()):
+            if chosen.id in other.needs:
+                needs = tuple(hold.id if need == chosen.id else need for need in other.needs)
+                result[other.id] = replace(other, needs=needs)
+        result[hold.id] = hold
+        result[place.id] = replace(place, needs=tuple(sorted({*place.needs, hold.id})))
+    return list(result.values())
+
+
+def _circle(actions: Mapping[str, Action]) -> list[Action]:
+    """One circle of dependencies, or nothing."""
+    done: set[str] = set()
+    for start in actions:
+        path: list[str] = []
+        on_path: set[str] = set()
+        stack: list[tuple[str, int]] = [(start, 0)]
+        while stack:
+            name, index = stack.pop()
+            if index == 0:
+                if name in done:
+                    continue
+                path.append(name)
+                on_path.add(name)
+            needs = [need for need in actions[name].needs if need in actions]
+            if index < len(needs):
+                stack.append((name, index + 1))
+                if needs[index] in on_path:
+                    return [actions[member] for member in path[path.index(needs[index]) :]]
+                stack.append((needs[index], 0))
+            else:
+                done.add(name)
+                path.pop()
+                on_path.discard(name)
+    return []
+
+
+def _ordered(actions: Sequence[Action]) -> tuple[Action, ...]:
+    """By depth of dependencies, then the plan's steps, then identity."""
+    by_id = {action.id: action for action in actions}
+    depth: dict[str, int] = {}
+    for start in sorted(by_id):
+        stack = [start]
+        while stack:
+            name = stack[-1]
+            missing = [n for n in by_id[name].needs if n in by_id and n not in depth]
+            if missing:
+                stack.extend(missing)
+                continue
+            stack.pop()
+            depth[name] = 1 + max((depth[n] for n in by_id[name].needs if n in by_id), default=-1)
+    return tuple(sorted(actions, key=lambda action: (depth[action.id], action.step, action.id)))

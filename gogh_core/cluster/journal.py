@@ -1,0 +1,258 @@
+"""The journal: what was intended, sent, confirmed, failed and skipped, each with its time.
+
+Tables that only grow (`sql/migrations/003_cluster.sql`): a crash at any point leaves a journal that
+says how far a plan got, and nothing that was once written is changed. `Journal` writes for one
+plan; several actions that get further at once are one transaction.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal
+
+import pyarrow as pa
+
+from gogh_core.cluster.actions import Action
+from gogh_core.cluster.statefile import state_from_dict, state_to_dict
+from gogh_core.domain import ClusterState, PowerState
+from gogh_core.store import Store, append_rows, fetch
+
+__all__ = [
+    "SETTLED",
+    "ActionRecord",
+    "ActionState",
+    "Execution",
+    "Journal",
+    "basis_of",
+    "executions",
+]
+
+ActionState = Literal["intended", "sent", "confirmed", "failed", "skipped"]
+SETTLED: tuple[ActionState, ...] = ("confirmed", "failed", "skipped")
+
+_TIME = pa.timestamp("us", tz="UTC")
+_ACTIONS = pa.schema(
+    {
+        "plan_id": pa.string(),
+        "action_id": pa.string(),
+        "cycle_id": pa.string(),
+        "ordinal": pa.int32(),
+        "kind": pa.string(),
+        "job_id": pa.string(),
+        "server_id": pa.string(),
+        "action_json": pa.string(),
+    }
+)
+_ACTION_EVENTS = pa.schema(
+    {
+        "plan_id": pa.string(),
+        "action_id": pa.string(),
+        "state": pa.string(),
+        "reason": pa.string(),
+        "ts": _TIME,
+        "seq": pa.int64(),
+    }
+)
+_EXECUTION_EVENTS = pa.schema(
+    {
+        "plan_id": pa.string(),
+        "cycle_id": pa.string(),
+        "manager": pa.string(),
+        "state": pa.string(),
+        "detail": pa.string(),
+        "ts": _TIME,
+        "seq": pa.int64(),
+    }
+)
+_BASES = pa.schema(
+    {"plan_id": pa.string(), "basis_json": pa.string(), "base_w": pa.float64(), "ts": _TIME}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ActionRecord:
+    """One action and how far it got."""
+
+    action: Action
+    state: ActionState
+    reason: str = ""
+    intended_at: datetime | None = None
+    sent_at: datetime | None = None
+    times_sent: int = 0
+    settled_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Execution:
+    """The newest word about one plan."""
+
+    plan_id: str
+    cycle_id: str
+    manager: str
+    state: str
+    detail: str
+    begun_at: datetime
+    changed_at: datetime
+
+
+class Journal:
+    """The journal of one plan."""
+
+    def __init__(
+        self,
+        store: Store,
+        plan_id: str,
+        cycle_id: str,
+        manager: str,
+        clock: Callable[[], datetime],
+    ) -> None:
+        self._store = store
+        self.plan_id = plan_id
+        self._cycle_id = cycle_id
+        self._manager = manager
+        self._clock = clock
+        with store.read() as connection:
+            seq = fetch(connection, "cluster_last_seq", plan_id=plan_id)
+        self._seq = int(seq["seq"][0].as_py())
+
+    def execution(self) -> Execution | None:
+        """The newest word about this plan, or None when it was never handed over."""
+        with self._store.read() as connection:
+            rows = fetch(connection, "cluster_execution", plan_id=self.plan_id).to_pylist()
+        return Execution(**rows[0]) if rows else None
+
+    def records(self) -> tuple[ActionRecord, ...]:
+        """The plan's actions, in their order."""
+        with self._store.read() as connection:
+            rows = fetch(connection, "cluster_journal", plan_id=self.plan_id).to_pylist()
+        return tuple(_record(row) for row in rows)
+
+    def begin(
+        self, actions: Sequence[Action], skipped: Mapping[str, str], basis: ClusterState
+    ) -> None:
+        """Write every action as intended (or skipped, with the reason): all of them or none."""
+        now = self._clock()
+        rows = [
+            {
+                "plan_id": self.plan_id,
+                "action_id": action.id,
+                "cycle_id": self._cycle_id,
+                "ordinal": ordinal,
+                "kind": str(action.kind),
+                "job_id": action.job,
+                "server_id": action.server,
+                "action_json": action.to_json(),
+            }
+            for ordinal, action in enumerate(actions)
+        ]
+        events = [self._event(action.id, "intended", action.reason, now) for action in actions]
+        events += [self._event(name, "skipped", why, now) for name, why in skipped.items()]
+        state = [self._execution_event("running", "", now)]
+        with self._store.write() as connection:
+            self._supersede(connection, now)
+            self._keep_basis(connection, basis, now)
+            append_rows(connection, "actions", pa.Table.from_pylist(rows, _ACTIONS))
+            append_rows(connection, "action_events", pa.Table.from_pylist(events, _ACTION_EVENTS))
+            append_rows(
+                connection, "execution_events", pa.Table.from_pylist(state, _EXECUTION_EVENTS)
+            )
+
+    def advance(self, steps: Iterable[tuple[str, ActionState, str]]) -> None:
+        """Write that actions got further, in one transaction."""
+        now = self._clock()
+        events = [self._event(name, state, reason, now) for name, state, reason in steps]
+        if events:
+            self._store.append("action_events", pa.Table.from_pylist(events, _ACTION_EVENTS))
+
+    def mark(self, state: str, detail: str = "", basis: ClusterState | None = None) -> None:
+        """Write what became of the plan as a whole; the same word twice is written once."""
+        newest = self.execution()
+        if newest is not None and (newest.state, newest.detail) == (state, detail):
+            return
+        now = self._clock()
+        rows = [self._execution_event(state, detail, now)]
+        with self._store.write() as connection:
+            if basis is not None:
+                self._keep_basis(connection, basis, now)
+            append_rows(
+                connection, "execution_events", pa.Table.from_pylist(rows, _EXECUTION_EVENTS)
+            )
+
+    def _event(self, name: str, state: str, reason: str, now: datetime) -> dict[str, Any]:
+        self._seq += 1
+        return {
+            "plan_id": self.plan_id,
+            "action_id": name,
+            "state": state,
+            "reason": reason,
+            "ts": now,
+            "seq": self._seq,
+        }
+
+    def _execution_event(self, state: str, detail: str, now: datetime) -> dict[str, Any]:
+        self._seq += 1
+        return {
+            "plan_id": self.plan_id,
+            "cycle_id": self._cycle_id,
+            "manager": self._manager,
+            "state": state,
+            "detail": detail,
+            "ts": now,
+            "seq": self._seq,
+        }
+
+    def _keep_basis(self, connection: Any, basis: ClusterState, now: datetime) -> None:
+        if fetch(connection, "cluster_basis", plan_id=self.plan_id).num_rows:
+            return
+        row = {
+            "plan_id": self.plan_id,
+            "basis_json": json.dumps(state_to_dict(basis), ensure_ascii=False),
+            "base_w": _base_w(basis),
+            "ts": now,
+        }
+        append_rows(connection, "bases", pa.Table.from_pylist([row], _BASES))
+
+    def _supersede(self, connection: Any, now: datetime) -> None:
+        """Older plans that were never finished end here: this one starts from what they left."""
+        why = f"plan {self.plan_id} took its place"
+        fetch(connection, "cluster_supersede", plan_id=self.plan_id, why=why, now=now)
+
+
+def _base_w(state: ClusterState) -> float:
+    """What the servers themselves draw, without their GPUs."""
+    return sum(
+        status.server.off_w if status.power is PowerState.OFF else status.server.base_w
+        for status in state.servers
+        if status.power is not PowerState.DOWN
+    )
+
+
+def _record(row: Mapping[str, Any]) -> ActionRecord:
+    return ActionRecord(
+        Action.from_json(row["action_json"]),
+        row["state"],
+        row["reason"],
+        row["intended_at"],
+        row["sent_at"],
+        int(row["times_sent"]),
+        row["settled_at"],
+    )
+
+
+def basis_of(store: Store, plan_id: str) -> ClusterState | None:
+    """The state a plan was made for, where it was kept."""
+    with store.read() as connection:
+        rows = fetch(connection, "cluster_basis", plan_id=plan_id).to_pylist()
+    return state_from_dict(json.loads(rows[0]["basis_json"])) if rows else None
+
+
+def executions(store: Store, limit: int = 20) -> list[dict[str, Any]]:
+    """What became of the newest plans, newest first."""
+    with store.read() as connection:
+        rows: list[dict[str, Any]] = fetch(
+            connection, "cluster_executions", limit=limit
+        ).to_pylist()
+    return rows
