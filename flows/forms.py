@@ -48,9 +48,7 @@ class ReplanForm(_Form):
         description="energy: keep every promise for the least power. "
         "throughput: the same promises, best-effort jobs as fast as possible.",
     )
-    solver: Solver = Field(
-        "settings", title="Solver", description="settings: what gogh.toml says."
-    )
+    solver: Solver = Field("settings", title="Solver", description="settings: what gogh.toml says.")
     gap: float | None = Field(
         None,
         title="Gap",

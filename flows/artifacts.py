@@ -1,0 +1,325 @@
+"""What people see of a cycle, as tables and Markdown: pure functions, no Prefect.
+
+One function for each artifact: `plan_table`, `difference`, `cycle_page`, `contracts_page`,
+`energy_page`, `accuracy_page`, `seconds_page`. `publish` puts them into the UI.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from flows import charts
+from gogh_core.domain import ClusterState, JobStatus, Plan, Slot
+
+__all__ = [
+    "PAGES",
+    "accuracy_page",
+    "contracts_page",
+    "cycle_page",
+    "difference",
+    "energy_page",
+    "places",
+    "plan_table",
+    "seconds_page",
+]
+
+PAGES = {
+    "gogh-plan": "the plan",
+    "gogh-difference": "difference to the plan before",
+    "gogh-energy": "energy and promises",
+    "gogh-accuracy": "accuracy of P1 and P2",
+    "gogh-contracts": "data contracts",
+    "gogh-seconds": "where the seconds went",
+    "gogh-cycle": "the cycle",
+}
+"""Key and title of every artifact."""
+
+_SHOWN = 50
+Row = Mapping[str, Any]
+
+
+def places(slots: Iterable[Slot]) -> str:
+    """Such as `s1:0,1`; a dash for nowhere."""
+    found = [f"{slot.server}:{','.join(map(str, slot.gpus))}" for slot in slots]
+    return " ".join(found) or "–"
+
+
+def plan_table(
+    plan: Plan,
+    state: ClusterState,
+    *,
+    watts: Mapping[str, float],
+    why: Mapping[str, str],
+) -> list[dict[str, str]]:
+    """One row for each job: who moves first, then who starts, stays, stops and waits."""
+    known = {status.job.id: status for status in state.jobs}
+    moved = {move.job: move.reason for move in plan.moves}
+    stopped = {stop.job for stop in plan.stops}
+    rows = []
+    for job, parts in _by_job(plan).items():
+        status = known.get(job)
+        before = status.slots if status else ()
+        rows.append(
+            _row(job, status)
+            | {
+                "what": "moves" if job in moved else "stays" if before else "starts",
+                "from": places(before),
+                "to": places(slot for part in parts for slot in part.slots),
+                "with": ", ".join(sorted({p.partner for p in parts if p.partner})) or "–",
+                "expected": _rate(sum(part.throughput for part in parts), status),
+                "watts": f"{watts[job]:.0f}" if job in watts else "–",
+                "why": moved.get(job) or why.get(job, ""),
+            }
+        )
+    for stop in plan.stops:
+        told = {"what": "stops", "from": places(stop.source), "why": stop.reason}
+        rows.append(_row(stop.job, known.get(stop.job)) | told)
+    for wait in plan.waiting:
+        if wait.job not in stopped:
+            told = {"what": "waits", "why": wait.reason}
+            rows.append(_row(wait.job, known.get(wait.job)) | told)
+    order = {"moves": 0, "stops": 1, "starts": 2, "waits": 3, "stays": 4}
+    return sorted(rows, key=lambda row: (order[row["what"]], row["job"]))
+
+
+def _row(job: str, status: JobStatus | None) -> dict[str, str]:
+    promised = status.job.required_throughput if status else 0.0
+    return {
+        "job": job,
+        "what": "",
+        "from": "–",
+        "to": "–",
+        "with": "–",
+        "class": status.job.job_class if status else "",
+        "promised": _rate(promised, status) if promised else "best effort",
+        "expected": "–",
+        "watts": "–",
+        "why": "",
+    }
+
+
+def _rate(value: float, status: JobStatus | None) -> str:
+    return f"{value:.3g} {status.job.unit if status else 'steps/s'}"
+
+
+def _by_job(plan: Plan) -> dict[str, list[Any]]:
+    found: dict[str, list[Any]] = {}
+    for placement in plan.placements:
+        found.setdefault(placement.job, []).append(placement)
+    return found
+
+
+def difference(
+    plan: Plan,
+    before: Plan | None,
+    *,
+    power_w: float | None,
+    before_w: float | None,
+    move_cost_j: float = 0.0,
+    window_s: float = 300.0,
+) -> str:
+    """Who would move, what is saved, what it costs: Markdown, also shown in the approval form."""
+    lines = ["## Difference to the running plan", ""]
+    if power_w is not None and before_w:
+        saved = before_w - power_w
+        verb = "saves" if saved >= 0 else "draws"
+        energy = abs(saved) * window_s / 3.6e6
+        more = "" if saved >= 0 else " more"
+        lines.append(
+            f"**{verb.capitalize()} {abs(saved):,.0f} W{more}** "
+            f"({before_w:,.0f} → {power_w:,.0f} W), {energy:.3f} kWh in this window."
+        )
+    else:
+        lines.append("There is no plan before it to compare with.")
+    cost = f", {move_cost_j / 3.6e6:.3f} kWh for moves and stops" if move_cost_j else ""
+    lines += [
+        "",
+        f"{len(plan.moves)} moves, {len(plan.stops)} stops, {len(plan.servers)} servers switched, "
+        f"{len(plan.waiting)} waiting{cost}.",
+    ]
+    lines += _section("Moves", ("job", "from", "to", "why"), [
+        (m.job, places(m.source), places(m.target), m.reason) for m in plan.moves
+    ])  # fmt: skip
+    lines += _section(
+        "Stops", ("job", "from", "why"), [(s.job, places(s.source), s.reason) for s in plan.stops]
+    )
+    lines += _section("Servers", ("server", "becomes"), [(s.id, s.action) for s in plan.servers])
+    lines += _section("Waiting", ("job", "why"), [(w.job, w.reason) for w in plan.waiting])
+    if before is not None:
+        old, new = set(_by_job(before)), set(_by_job(plan))
+        gone, come = sorted(old - new), sorted(new - old)
+        lines += ["", f"Started: {_few(come)}. No longer running: {_few(gone)}."]
+    return "\n".join(lines) + "\n"
+
+
+def _few(names: Sequence[str], most: int = 12) -> str:
+    if not names:
+        return "nobody"
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
+def _section(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    if not rows:
+        return []
+    out = ["", f"### {title}", "", *_table(head, rows[:_SHOWN])]
+    if len(rows) > _SHOWN:
+        out += ["", f"… and {len(rows) - _SHOWN} more."]
+    return out
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> list[str]:
+    return [
+        f"| {' | '.join(head)} |",
+        "|" + "---|" * len(head),
+        *(f"| {' | '.join(_cell(value) for value in row)} |" for row in rows),
+    ]
+
+
+def _cell(value: Any) -> str:
+    """Text as text: what a job is called must not become Markdown or HTML."""
+    text = "–" if value is None else str(value)
+    text = text.replace("&", "&amp;").replace("<", "&lt;").replace("\n", " ")
+    return re.sub(r"([|\[\]`*_])", r"\\\1", text)
+
+
+def cycle_page(
+    name: str,
+    *,
+    state: str,
+    reason: str,
+    degraded: Sequence[str],
+    notes: Sequence[str],
+    seconds: Mapping[str, float],
+    links: Mapping[str, str],
+) -> str:
+    """The page of one run: what came of it, what was done without, and where to read on."""
+    lines = [f"# {_cell(name)}", "", f"State: **{state}**. Reason: {_cell(reason)}."]
+    if degraded:
+        lines += ["", "## Done without", "", *(f"- ⚠ {_cell(what)}" for what in degraded)]
+    if notes:
+        lines += ["", "## Notes", "", *(f"- {_cell(note)}" for note in notes[:_SHOWN])]
+        if len(notes) > _SHOWN:
+            lines.append(f"- … and {len(notes) - _SHOWN} more")
+    if seconds:
+        lines += ["", _picture("seconds by step", charts.parts("Seconds", seconds, unit="s"))]
+    lines += ["", "## Read on", "", *(f"- [{title}]({url})" for title, url in links.items())]
+    return "\n".join(lines) + "\n"
+
+
+def seconds_page(seconds: Mapping[str, float]) -> str:
+    """Where the cycle's seconds went."""
+    total = sum(seconds.values())
+    rows = [(step, f"{s:.2f}", f"{s / (total or 1):.0%}") for step, s in seconds.items()]
+    table = _table(("step", "seconds", "share"), [*rows, ("total", f"{total:.2f}", "100%")])
+    picture = _picture("seconds by step", charts.parts("Seconds", seconds, unit="s"))
+    return "\n".join(["## Where the seconds went", "", picture, "", *table]) + "\n"
+
+
+def contracts_page(batches: Sequence[Row], held: Sequence[Row]) -> str:
+    """Contract results of the newest batches, and what is in quarantine."""
+    columns = ("source", "table_name", "status", "rows_in", "rows_clean", "rows_quarantined",
+               "rows_duplicate", "rows_late", "detail")  # fmt: skip
+    lines = ["## Data contracts", ""]
+    if batches:
+        lines += _table(
+            [name.removeprefix("rows_").replace("_name", "") for name in columns],
+            [[row.get(name) for name in columns] for row in batches],
+        )
+    else:
+        lines.append("No batch has been taken in yet.")
+    lines += ["", "## In quarantine", ""]
+    if held:
+        lines += _table(
+            ("table", "expectation", "column", "rows held", "example", "since"),
+            [[row.get(k) for k in ("table_name", "expectation", "column_name", "held", "example",
+                                   "since")] for row in held],
+        )  # fmt: skip
+    else:
+        lines.append("Nothing is held.")
+    return "\n".join(lines) + "\n"
+
+
+def energy_page(windows: Sequence[Row]) -> str:
+    """Planned and measured watts and kept promises of the last windows, oldest first."""
+    lines = ["## Energy and promises of the last windows", ""]
+    if not windows:
+        return "\n".join([*lines, "No window has been planned yet."]) + "\n"
+    labels = [f"{row['window_start']:%H:%M}" for row in windows]
+    svg = charts.bars_and_line(
+        "Watts by window",
+        labels,
+        {
+            "planned": [row["planned_w"] for row in windows],
+            "measured": [row["measured_w"] for row in windows],
+        },
+        ("promises kept", [row["kept"] for row in windows]),
+        unit="W",
+    )
+    head = ("window", "planned W", "measured W", "kWh", "promises kept", "running", "waiting")
+    rows = [
+        (
+            f"{row['window_start']:%Y-%m-%d %H:%M}",
+            _number(row["planned_w"], 0),
+            _number(row["measured_w"], 0),
+            _number(row["energy_kwh"], 3),
+            "–" if row["kept"] is None else f"{row['kept']:.0%}",
+            row["running"],
+            row["waiting"],
+        )
+        for row in reversed(windows)
+    ]
+    return "\n".join([*lines, _picture("watts by window", svg), "", *_table(head, rows)]) + "\n"
+
+
+def accuracy_page(windows: Sequence[Row], versions: Sequence[Row]) -> str:
+    """Median relative error of each network by window, oldest first, and the versions serving."""
+    lines = ["## Accuracy of P1 and P2", ""]
+    if windows:
+        moments = sorted({row["window_start"] for row in windows})
+        found = {(row["window_start"], row["network"]): row["error"] for row in windows}
+        networks = sorted({str(row["network"]) for row in windows})
+        svg = charts.lines(
+            "Median relative error by window",
+            [f"{moment:%H:%M}" for moment in moments],
+            {name: [_percent(found.get((m, name))) for m in moments] for name in networks},
+            unit="%",
+        )
+        lines += [_picture("error by window", svg), ""]
+        totals = _table(
+            ("network", "newest error", "cells compared"),
+            [
+                (name, *_newest([row for row in windows if row["network"] == name]))
+                for name in networks
+            ],
+        )
+        lines += totals
+    else:
+        lines.append("Nothing estimated has been measured yet.")
+    if versions:
+        lines += ["", "## Versions", ""]
+        lines += _table(
+            ("network", "version", "created", "promoted", "why"),
+            [[row.get(k) for k in ("network", "version", "created_at", "promoted_at", "reason")]
+             for row in versions],
+        )  # fmt: skip
+    return "\n".join(lines) + "\n"
+
+
+def _newest(rows: Sequence[Row]) -> tuple[str, int]:
+    last = max(rows, key=lambda row: row["window_start"])
+    return f"{last['error']:.1%}", sum(int(row["cells"]) for row in rows)
+
+
+def _percent(value: float | None) -> float | None:
+    return None if value is None else 100 * value
+
+
+def _number(value: float | None, digits: int) -> str:
+    return "–" if value is None else f"{value:,.{digits}f}"
+
+
+def _picture(alt: str, svg: str) -> str:
+    return f"![{alt}]({charts.data_uri(svg)})"

@@ -1,0 +1,7 @@
+-- One row for each source: rows taken in so far, by what became of them.
+SELECT source, sum(rows_clean)::BIGINT AS clean, sum(rows_quarantined)::BIGINT AS quarantined,
+       sum(rows_duplicate)::BIGINT AS duplicate, sum(rows_late)::BIGINT AS late,
+       count(*) FILTER (WHERE status = 'refused') AS refused
+FROM ingest_batches
+GROUP BY source
+ORDER BY source;
