@@ -61,10 +61,12 @@ def _faults_of(connection: duckdb.DuckDBPyConnection, text: Text) -> list[str]:
         return []
     found = []
     for part in parts:
-        if part.type not in _PLANNED:
-            continue
         try:
-            _plan(connection, part)
+            if part.type in _PLANNED:
+                _plan(connection, part)
+            elif part.type == duckdb.StatementType.CREATE:
+                # Later statements of the text may read what it makes.
+                connection.execute(part.query, dict.fromkeys(part.named_parameters) or None)
         except duckdb.Error as error:
             found.append(f"{where}: {str(error).strip()} ({_HINT})")
     return found

@@ -46,7 +46,7 @@ def renew_samples(connection: duckdb.DuckDBPyConnection, table: str, samples: Pa
     by_columns: dict[str, list[str]] = {}
     for row in fetch(connection, "store_live_files", table=table).to_pylist():
         by_columns.setdefault(row["columns"], []).append(_quoted(samples / row["file"]))
-    part = statement("store_samples_part")
+    part = "UNION ALL BY NAME\n" + statement("store_samples_part")
     parquet = " ".join(part.replace("{files}", ", ".join(some)) for some in by_columns.values())
     sql = fill(statement("store_samples_view"), view=f"{table}_all", table=table)
     connection.execute(sql.replace("{parquet}", parquet))
