@@ -1,4 +1,4 @@
-"""What each job is promised, what its waiting costs, and what a step beyond the promise is worth."""
+"""What each job is promised, what its waiting costs, and what more than the promise is worth."""
 
 from __future__ import annotations
 
@@ -92,8 +92,8 @@ def promise(status: JobStatus, reach: Reach, objective: Objective, now: datetime
     needed = for_deadline(status, now)
     if needed is not None and needed > surely:
         note = (
-            f"job {job.id} cannot surely meet its deadline: needs {needed:.3g} {job.unit}, the most "
-            f"it surely gets is {surely:.3g}; it runs as best effort"
+            f"job {job.id} cannot surely meet its deadline: needs {needed:.3g} {job.unit}, but "
+            f"surely gets {surely:.3g} at most; it runs as best effort"
         )
     elif needed is not None:
         required = max(required, needed)
