@@ -1,1 +1,30 @@
-"""The allocation room."""
+"""The allocation room: problem in, plan out, checked by somebody else before it leaves."""
+
+from gogh_core.allocation.explain import Explanation, explain
+from gogh_core.allocation.options import Option, OptionTable
+from gogh_core.allocation.planner import greedy, plan
+from gogh_core.allocation.problem import (
+    Limits,
+    Problem,
+    ProblemJob,
+    ProblemServer,
+    load_problem,
+    problem_from_dict,
+)
+from gogh_core.allocation.verify import verify
+
+__all__ = [
+    "Explanation",
+    "Limits",
+    "Option",
+    "OptionTable",
+    "Problem",
+    "ProblemJob",
+    "ProblemServer",
+    "explain",
+    "greedy",
+    "load_problem",
+    "plan",
+    "problem_from_dict",
+    "verify",
+]
