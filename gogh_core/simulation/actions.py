@@ -1,0 +1,278 @@
+"""What a manager can be asked to do to the world, and the faults that can befall it.
+
+Every function checks first and changes afterwards, so that a refused action changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+from gogh_core import hardware
+from gogh_core.domain import JobState, Mode, PowerState, Slot
+from gogh_core.errors import ActionFailed, InvalidInput
+from gogh_core.simulation.arrivals import MOVE_S
+from gogh_core.simulation.records import JobRecord, Place, ServerRecord
+from gogh_core.simulation.site import SWITCH_OFF_S, SWITCH_ON_S
+from gogh_core.simulation.world import World
+
+__all__ = ["FAULTS", "fault", "hold", "limit", "move", "place", "release", "switch"]
+
+START_S = 20
+FaultKind = Literal[
+    "gpu_dies", "server_vanishes", "job_crashes", "telemetry_stops", "server_returns"
+]
+
+
+def place(
+    world: World, job_id: str, slots: tuple[Slot, ...], *, power_limit_w: float | None = None
+) -> None:
+    """Start a waiting job on these slots."""
+    record = _job(world, job_id)
+    if record.state is not JobState.WAITING:
+        raise ActionFailed(f"is {record.state.value}, not waiting", where=f"job {job_id}")
+    _check_slots(world, record, slots)
+    record.pending, record.released = "started", False
+    _sit(world, record, slots, START_S, power_limit_w)
+
+
+def move(
+    world: World, job_id: str, slots: tuple[Slot, ...], *, power_limit_w: float | None = None
+) -> None:
+    """Carry a running job over to these slots."""
+    record = _job(world, job_id)
+    if record.state not in (JobState.RUNNING, JobState.MOVING):
+        raise ActionFailed(f"is {record.state.value}, not running", where=f"job {job_id}")
+    if not record.demand.job.movable:
+        raise ActionFailed("cannot be moved", where=f"job {job_id}")
+    _check_slots(world, record, slots)
+    if {place.slot for place in record.places} == set(slots):
+        record.limit_w = power_limit_w
+        return
+    if record.demand.job.mode is Mode.SPREAD:
+        _spread_over(world, record, slots, power_limit_w)
+        return
+    began = record.started_s is not None
+    world.interrupt(record, "moves", graceful=True)
+    record.pending = "moved" if began else "started"
+    record.moves += 1
+    record.moved_s = world.now_s
+    world.totals.moves += 1
+    _sit(world, record, slots, MOVE_S, power_limit_w)
+
+
+def hold(world: World, job_id: str) -> None:
+    """Stop a job and let it wait."""
+    record = _job(world, job_id)
+    record.released = False
+    if record.places:
+        world.interrupt(record, "held", graceful=True)
+
+
+def release(world: World, job_id: str) -> None:
+    """Let the cluster's own first-come-first-served scheduler have the job."""
+    _job(world, job_id).released = True
+
+
+def switch(world: World, server_id: str, *, on: bool) -> None:
+    """Switch a server on or off; an occupied one stays on."""
+    record = _server(world, server_id)
+    if record.power is PowerState.DOWN:
+        raise ActionFailed("does not answer", where=f"server {server_id}")
+    if on and record.power in (PowerState.OFF, PowerState.SWITCHING_OFF):
+        record.power, record.ready_s = PowerState.SWITCHING_ON, world.now_s + SWITCH_ON_S
+        record.since_s = world.now_s
+    elif not on and record.power in (PowerState.ON, PowerState.SWITCHING_ON):
+        users = [job.id for job in world.jobs.values() if _uses(job, server_id)]
+        if users:
+            raise ActionFailed(f"{users[0]} runs there", where=f"server {server_id}")
+        record.power, record.ready_s = PowerState.SWITCHING_OFF, world.now_s + SWITCH_OFF_S
+        record.since_s = world.now_s
+
+
+def limit(world: World, server_id: str, gpu: int, watts: float) -> None:
+    """Limit what one GPU may draw; the vendor's range is kept."""
+    record = _server(world, server_id)
+    if not 0 <= gpu < record.server.gpus:
+        raise ActionFailed(f"has no GPU {gpu}", where=f"server {server_id}")
+    facts = hardware.get(record.server.gpu_type)
+    if not facts.min_limit_w <= watts <= facts.max_w:
+        raise ActionFailed(
+            f"{watts:g} W is outside {facts.min_limit_w:g} to {facts.max_w:g} W",
+            where=f"server {server_id} GPU {gpu}",
+        )
+    record.limits[gpu] = watts
+
+
+def fault(world: World, kind: str, target: str) -> None:
+    """Let something break: see FAULTS for what each kind takes as target."""
+    if kind not in FAULTS:
+        raise InvalidInput(f"fault {kind!r} is not known", todo=f"known: {', '.join(FAULTS)}")
+    FAULTS[kind](world, target)
+
+
+def _gpu_dies(world: World, target: str) -> None:
+    server_id, _, index = target.rpartition("/")
+    record = _server(world, server_id or target)
+    if not index.isdigit() or int(index) >= record.server.gpus:
+        raise InvalidInput(f"{target!r} names no GPU", todo="write server/index, such as v100-01/3")
+    gpu = int(index)
+    if gpu not in record.dead:
+        record.dead = sorted([*record.dead, gpu])
+    for job in list(world.jobs.values()):
+        hit = [p for p in job.places if p.server == record.server.id and gpu in p.gpus]
+        if hit:
+            _lose(world, job, hit, f"GPU {target} died")
+
+
+def _server_vanishes(world: World, target: str) -> None:
+    record = _server(world, target)
+    record.power, record.since_s = PowerState.DOWN, world.now_s
+    for job in list(world.jobs.values()):
+        hit = [place for place in job.places if place.server == target]
+        if hit:
+            _lose(world, job, hit, f"server {target} vanished")
+
+
+def _server_returns(world: World, target: str) -> None:
+    record = _server(world, target)
+    record.dead, record.silent = [], False
+    if record.power is PowerState.DOWN:
+        record.power, record.ready_s = PowerState.SWITCHING_ON, world.now_s + SWITCH_ON_S
+        record.since_s = world.now_s
+
+
+def _job_crashes(world: World, target: str) -> None:
+    world.end(_job(world, target), JobState.FAILED, "failed", "crashed")
+
+
+def _telemetry_stops(world: World, target: str) -> None:
+    chosen = list(world.servers.values()) if target == "all" else [_server(world, target)]
+    for record in chosen:
+        record.silent = True
+
+
+FAULTS: dict[str, Callable[[World, str], None]] = {
+    "gpu_dies": _gpu_dies,  # server/index
+    "server_vanishes": _server_vanishes,  # server
+    "job_crashes": _job_crashes,  # job
+    "telemetry_stops": _telemetry_stops,  # server, or all
+    "server_returns": _server_returns,  # server: repaired, telemetry included
+}
+
+
+def _lose(world: World, job: JobRecord, hit: list[Place], why: str) -> None:
+    if job.demand.job.mode is Mode.SPREAD and len(hit) < len(job.places):
+        for place in hit:
+            world.tell(job, "stopped", why, at=(place.server, place.gpus))
+        job.places = [place for place in job.places if place not in hit]
+    else:
+        world.interrupt(job, why, graceful=False)
+
+
+def _job(world: World, job_id: str) -> JobRecord:
+    record = world.jobs.get(job_id)
+    if record is None or not record.active:
+        raise ActionFailed("there is no such job any more", where=f"job {job_id}")
+    return record
+
+
+def _server(world: World, server_id: str) -> ServerRecord:
+    record = world.servers.get(server_id)
+    if record is None:
+        known = ", ".join(sorted(world.servers))
+        raise ActionFailed("there is no such server", where=f"server {server_id}", todo=known)
+    return record
+
+
+def _uses(job: JobRecord, server_id: str) -> bool:
+    return any(place.server == server_id for place in job.places)
+
+
+def _check_slots(world: World, record: JobRecord, slots: tuple[Slot, ...]) -> None:
+    job, where = record.demand.job, f"job {record.id}"
+    if not slots:
+        raise ActionFailed("no slots", where=where)
+    types = set()
+    for slot in slots:
+        server = _server(world, slot.server)
+        types.add(server.server.gpu_type)
+        if server.power not in (PowerState.ON, PowerState.SWITCHING_ON):
+            raise ActionFailed(f"{slot.server} is {server.power.value}", where=where)
+        if max(slot.gpus) >= server.server.gpus or set(slot.gpus) & set(server.dead):
+            raise ActionFailed(f"{slot.server} has no such living GPUs {slot.gpus}", where=where)
+        _check_neighbours(world, record, slot)
+    count = sum(len(slot.gpus) for slot in slots)
+    if job.mode is Mode.SPREAD:
+        if len(set(slots)) < len(slots) or any(len(slot.gpus) > 1 for slot in slots):
+            raise ActionFailed("a spread job takes distinct slots of one GPU", where=where)
+        if count > job.max_gpus:
+            raise ActionFailed(f"takes {count} GPUs, at most {job.max_gpus} allowed", where=where)
+    elif count not in job.gpu_counts or len(types) > 1:
+        raise ActionFailed(
+            f"a gang of {list(job.gpu_counts)} cannot take {count} GPUs of {sorted(types)}",
+            where=where,
+        )
+
+
+def _check_neighbours(world: World, record: JobRecord, slot: Slot) -> None:
+    job, where = record.demand.job, f"job {record.id}"
+    others = [
+        (other, place)
+        for other in world.jobs.values()
+        if other is not record
+        for place in other.places
+        if place.server == slot.server and set(place.gpus) & set(slot.gpus)
+    ]
+    if not others:
+        return
+    other, place = others[0]
+    if len(others) > 1 or place.gpus != slot.gpus:
+        names = ", ".join(sorted(found.id for found, _ in others))
+        raise ActionFailed(f"{slot.server} {list(slot.gpus)} is taken by {names}", where=where)
+    for one in (job, other.demand.job):
+        same = job.owner == other.demand.job.owner
+        if one.shareable is False or (one.shareable == "owner" and not same):
+            raise ActionFailed(f"{one.id} does not share with this job", where=where)
+
+
+def _sit(
+    world: World,
+    record: JobRecord,
+    slots: tuple[Slot, ...],
+    delay_s: float,
+    power_limit_w: float | None,
+) -> None:
+    record.places = [_place(world, record, slot, delay_s) for slot in slots]
+    record.state, record.since_s = JobState.MOVING, world.now_s
+    record.limit_w = power_limit_w
+    record.attempt += 1
+
+
+def _place(world: World, record: JobRecord, slot: Slot, delay_s: float) -> Place:
+    server = world.servers[slot.server]
+    begins_s = max(world.now_s, server.ready_s if server.power is not PowerState.ON else 0.0)
+    record.ranks += 1
+    return Place(slot.server, slot.gpus, begins_s + delay_s, rank=record.ranks - 1)
+
+
+def _spread_over(
+    world: World, record: JobRecord, slots: tuple[Slot, ...], power_limit_w: float | None
+) -> None:
+    """Replicas that stay are not disturbed; the others end, new ones begin."""
+    staying = [place for place in record.places if place.slot in slots]
+    for place in record.places:
+        if place not in staying and (place.server, place.gpus) in record.partners:
+            world.tell(record, "stopped", "moves", at=(place.server, place.gpus))
+    kept = {place.slot for place in staying}
+    new = [_place(world, record, slot, START_S) for slot in slots if slot not in kept]
+    record.places = staying + new
+    record.partners = {
+        key: partner for key, partner in record.partners.items() if Slot(*key) in kept
+    }
+    record.limit_w = power_limit_w
+    record.moves += 1
+    record.moved_s = world.now_s
+    world.totals.moves += 1
+    if not staying:
+        record.state, record.pending, record.since_s = JobState.MOVING, "moved", world.now_s

@@ -1,0 +1,214 @@
+"""The embedded cluster's state on disk: one atomic commit for each advance or action.
+
+`state.json` is the whole truth and is replaced at once. Files for the spool are written to
+`outbox/<generation>/` first, the commit names that generation, and only then is each renamed into
+the spool; so a killed process leaves either nothing of an advance or all of it, and opening the
+cluster again finishes what was committed. `ended.jsonl` and `meter.jsonl` only grow; the commit
+says how many bytes of them count, and what a killed process wrote after that is cut off.
+
+`seam` marks every point where a kill would hurt; the tests kill at each of them
+(SIMULATED_CLUSTER_KILL_AT).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import json
+import os
+import shutil
+import signal
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from gogh_core.errors import ClusterError, ClusterUnavailable
+
+__all__ = ["KILL_AT", "KILL_LOG", "Disk"]
+
+KILL_AT = "SIMULATED_CLUSTER_KILL_AT"
+KILL_LOG = "SIMULATED_CLUSTER_KILL_LOG"
+_SCHEMA = "gogh.simulated-cluster/1"
+_LOGS = ("ended", "meter")
+_passed = 0
+
+
+def seam(name: str) -> None:
+    """A point where a test may kill the process; nothing happens unless it asks for it."""
+    global _passed
+    _passed += 1
+    log = os.environ.get(KILL_LOG)
+    if log:
+        with Path(log).open("a", encoding="utf-8") as handle:
+            handle.write(f"{_passed} {name}\n")
+    if os.environ.get(KILL_AT) == str(_passed):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+class Disk:
+    """The folder of one embedded cluster; everything happens under its lock."""
+
+    def __init__(self, home: Path, spool: Path) -> None:
+        self.home = home
+        self.spool = spool
+        self._seen: bytes | None = None
+        self._state: dict[str, Any] = {}
+
+    @property
+    def _file(self) -> Path:
+        return self.home / "state.json"
+
+    @property
+    def exists(self) -> bool:
+        """Whether there is a cluster already."""
+        return self._file.exists()
+
+    @contextlib.contextmanager
+    def lock(self) -> Iterator[None]:
+        """One process at a time; a killed one lets go by itself."""
+        self.home.mkdir(parents=True, exist_ok=True)
+        with (self.home / "lock").open("a") as handle:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            yield
+
+    def load(self) -> tuple[dict[str, Any], bool]:
+        """The committed state, and whether it changed since this object last saw it."""
+        try:
+            raw = self._file.read_bytes()
+        except OSError as error:
+            raise ClusterUnavailable(
+                f"cannot be read: {error.strerror}", where=str(self._file)
+            ) from error
+        if raw == self._seen:
+            return self._state, False
+        try:
+            state = json.loads(raw)
+        except ValueError as error:
+            raise ClusterError("is not JSON", where=str(self._file)) from error
+        if not isinstance(state, dict) or state.get("schema") != _SCHEMA:
+            raise ClusterError("is no state of an embedded cluster", where=str(self._file))
+        self._recover(int(state["generation"]))
+        self._seen, self._state = raw, state
+        return state, True
+
+    def forget(self) -> None:
+        """Read the state again next time, whatever it is."""
+        self._seen = None
+
+    def commit(
+        self,
+        state: Mapping[str, Any],
+        files: Mapping[str, bytes],
+        rows: Mapping[str, Sequence[Mapping[str, Any]]],
+    ) -> None:
+        """Make a new state the committed one, together with its files and rows."""
+        generation = int(self._state.get("generation", 0)) + 1
+        lengths = dict(self._state.get("lengths") or dict.fromkeys(_LOGS, 0))
+        outbox = self.home / "outbox" / str(generation)
+        shutil.rmtree(outbox, ignore_errors=True)
+        for name, content in files.items():
+            path = outbox / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("wb") as handle:
+                handle.write(content[: len(content) // 2])
+                handle.flush()
+                seam(f"half of {name} is in the outbox")
+                handle.write(content[len(content) // 2 :])
+            seam(f"{name} is in the outbox")
+        for log, entries in rows.items():
+            lengths[log] += self._append(log, lengths[log], entries)
+        state = {
+            "schema": _SCHEMA,
+            "generation": generation,
+            "lengths": lengths,
+            "outbox": bool(files),
+            **state,
+        }
+        text = json.dumps(state, separators=(",", ":"), allow_nan=False).encode()
+        self._replace(text)
+        self._seen, self._state = text, json.loads(text)
+        self._publish(generation)
+
+    def rows(self, log: str) -> list[dict[str, Any]]:
+        """The committed rows of a log."""
+        length = self._state["lengths"][log]
+        path = self.home / f"{log}.jsonl"
+        if not length:
+            return []
+        with path.open("rb") as handle:
+            return [json.loads(line) for line in handle.read(length).splitlines()]
+
+    def _append(self, log: str, at: int, entries: Sequence[Mapping[str, Any]]) -> int:
+        if not entries:
+            return 0
+        text = "".join(
+            json.dumps(entry, separators=(",", ":"), allow_nan=False) + "\n" for entry in entries
+        ).encode()
+        path = self.home / f"{log}.jsonl"
+        path.touch()
+        with path.open("r+b") as handle:
+            handle.truncate(at)
+            handle.seek(at)
+            handle.write(text[: len(text) // 2])
+            handle.flush()
+            seam(f"half of the new rows are in {log}.jsonl")
+            handle.write(text[len(text) // 2 :])
+            handle.flush()
+            os.fsync(handle.fileno())
+        seam(f"the new rows are in {log}.jsonl")
+        return len(text)
+
+    def _replace(self, text: bytes) -> None:
+        temporary = self.home / "state.json.new"
+        with temporary.open("wb") as handle:
+            handle.write(text[: len(text) // 2])
+            handle.flush()
+            seam("half of the state is written")
+            handle.write(text[len(text) // 2 :])
+            handle.flush()
+            os.fsync(handle.fileno())
+        seam("the state is written, not yet in force")
+        temporary.replace(self._file)
+        folder = os.open(self.home, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+        seam("the state is in force")
+
+    def _publish(self, generation: int) -> None:
+        """Rename what was committed into the spool; renaming once more finds nothing left."""
+        outbox = self.home / "outbox" / str(generation)
+        if not outbox.exists():
+            return
+        for path in sorted(path for path in outbox.rglob("*") if path.is_file()):
+            name = path.relative_to(outbox)
+            target = self.spool / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            _carry(path, target)
+            seam(f"{name} is in the spool")
+        shutil.rmtree(outbox, ignore_errors=True)
+        seam("the outbox is empty")
+
+    def _recover(self, generation: int) -> None:
+        """Finish what was committed, and throw away what was not."""
+        root = self.home / "outbox"
+        if not root.exists():
+            return
+        self._publish(generation)
+        for left in root.iterdir():
+            shutil.rmtree(left, ignore_errors=True)
+
+
+def _carry(source: Path, target: Path) -> None:
+    try:
+        source.replace(target)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        # The spool is on another disk: the name appears only when the bytes are all there.
+        half = target.with_name(target.name + ".open")
+        shutil.copyfile(source, half)
+        half.replace(target)
+        source.unlink()

@@ -1,0 +1,477 @@
+"""The world itself: a virtual clock, servers, jobs, and what happens between two moments.
+
+`World.step` runs one stretch of constant rates; `advance` runs many of them, in ticks where
+telemetry is wanted (`recorder`), from event to event where it is not. Nothing here touches a disk.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, Protocol
+
+import numpy as np
+
+from gogh_core import hardware
+from gogh_core.domain import JobKind, JobState, Mode, PowerState, Server
+from gogh_core.simulation.arrivals import CHECKPOINT_S, Demand, Source, request_rate
+from gogh_core.simulation.records import JobRecord, ServerRecord, Totals
+from gogh_core.simulation.truth import Run, Truth, normal
+
+__all__ = ["Event", "GpuLoad", "Recorder", "Tick", "World"]
+
+_KEPT = 0.95  # a promise counts as kept from this share on: what noise alone takes away
+_NOISE = 0.03  # of a job's rate from tick to tick, log-normal
+_SPEED_SPREAD = 0.04  # nominally equal GPUs differ
+_MAX_FAILURES = 3
+_RATE_STEP_S = 900.0
+_EPSILON = 1e-6
+
+Key = tuple[str, tuple[int, ...]]
+"""A server and GPUs of it: jobs that share have the same key."""
+Sharing = dict[Key, list[JobRecord]]
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happened to a job."""
+
+    at_s: float
+    job: str
+    event: str
+    server: str | None = None
+    gpus: tuple[int, ...] | None = None
+    partner: str | None = None
+    detail: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GpuLoad:
+    """What one GPU does now."""
+
+    power_w: float
+    utilisation: float = 0.0
+    memory_mb: float = 0.0
+    clock: float = 1.0
+    processes: int = 0
+
+
+@dataclass(slots=True)
+class Tick:
+    """Rates and loads of one stretch."""
+
+    rates: dict[str, list[float]] = field(default_factory=dict)
+    """Steps per second of each running job, one entry for each place (a gang has one)."""
+    loads: dict[tuple[str, int], GpuLoad] = field(default_factory=dict)
+    watts: float = 0.0
+    gpu_watts: float = 0.0
+    busy: int = 0
+    on: int = 0
+
+
+class Recorder(Protocol):
+    """Who writes down what happens."""
+
+    def tick(self, world: World, tick: Tick) -> None:
+        """A stretch has ended at `world.now_s`."""
+        ...
+
+
+class World:
+    """Servers and jobs on a virtual clock."""
+
+    def __init__(
+        self,
+        servers: Iterable[Server],
+        truth: Truth,
+        source: Source,
+        *,
+        start: datetime,
+        seed: int,
+        alike: bool = False,
+    ) -> None:
+        self.truth = truth
+        self.source = source
+        self.start = start
+        self.seed = seed
+        self.alike = alike
+        """GPUs of a type are all the same (trace replay)."""
+        self.now_s = 0.0
+        self.servers = {server.id: ServerRecord(server) for server in servers}
+        self.jobs: dict[str, JobRecord] = {}
+        self.totals = Totals()
+        self.ended: list[JobRecord] = []
+        """Ended since they were last taken away."""
+        self.events: list[Event] = []
+        self.drawn = 0
+        self.previous_s = 0.0
+        self.coming: Demand | None = source.draw(0, 0.0)
+        self._speed: dict[tuple[str, int], float] = {}
+
+    # -- the clock -------------------------------------------------------------------------
+
+    @property
+    def now(self) -> datetime:
+        """The virtual clock."""
+        return self.moment(self.now_s)
+
+    def moment(self, seconds: float) -> datetime:
+        """A time of this world as a datetime."""
+        return self.start + timedelta(seconds=seconds)
+
+    def settle(self) -> None:
+        """Let everything happen that is due now: switches, arrivals, starts."""
+        for record in self.servers.values():
+            if record.ready_s <= self.now_s + _EPSILON:
+                if record.power is PowerState.SWITCHING_ON:
+                    record.power, record.since_s = PowerState.ON, self.now_s
+                elif record.power is PowerState.SWITCHING_OFF:
+                    record.power, record.since_s = PowerState.OFF, self.now_s
+        while self.coming is not None and self.coming.arrives_s <= self.now_s + _EPSILON:
+            self._arrive(self.coming)
+        for record in list(self.jobs.values()):
+            if record.pending and self._ready(record):
+                self._begin(record)
+        self._evict()
+        self._tell_partners()
+
+    def step(self, until_s: float, recorder: Recorder | None = None) -> Tick:
+        """Run from now to `until_s` at the rates of now."""
+        self.settle()
+        tick = self.rates()
+        span_s = until_s - self.now_s
+        self._add_up(tick, span_s)
+        noise = self._noise(tick) if recorder is not None else {}
+        self.now_s = until_s
+        for job_id, rates in tick.rates.items():
+            self._progress(self.jobs[job_id], rates, span_s * noise.get(job_id, 1.0))
+        for record in list(self.jobs.values()):
+            self._end_or_save(record, sum(tick.rates.get(record.id, ())))
+        if recorder is not None:
+            recorder.tick(self, tick)
+        return tick
+
+    def next_event_s(self, horizon_s: float) -> float:
+        """When something will happen next by itself, at most `horizon_s`."""
+        self.settle()
+        times = [horizon_s, (math.floor(self.now_s / _RATE_STEP_S + 1e-9) + 1) * _RATE_STEP_S]
+        if self.coming is not None:
+            times.append(self.coming.arrives_s)
+        for server in self.servers.values():
+            if server.power in (PowerState.SWITCHING_ON, PowerState.SWITCHING_OFF):
+                times.append(server.ready_s)
+        tick = self.rates()
+        for record in self.jobs.values():
+            times += [place.ready_s for place in record.places]
+            rate = sum(tick.rates.get(record.id, ()))
+            total = record.demand.job.total_steps
+            if total is not None and rate > 0:
+                times.append(self.now_s + max((total - record.steps) / rate, _EPSILON))
+            if record.demand.lasts_s is not None and record.started_s is not None:
+                times.append(record.started_s + record.demand.lasts_s)
+        return min(time for time in times if time > self.now_s + _EPSILON / 2)
+
+    # -- rates -----------------------------------------------------------------------------
+
+    def speed(self, server: str, gpu: int) -> float:
+        """How fast this GPU is among its kind."""
+        if self.alike:
+            return 1.0
+        key = (server, gpu)
+        if key not in self._speed:
+            drawn = math.exp(_SPEED_SPREAD * normal(self.seed, "speed", server, gpu))
+            self._speed[key] = min(max(drawn, 0.85), 1.12)
+        return self._speed[key]
+
+    def rates(self) -> Tick:
+        """Rates and loads at this moment."""
+        tick = Tick()
+        sharing = self._sharing()
+        for record in self.jobs.values():
+            if record.state is JobState.RUNNING or record.state is JobState.MOVING:
+                rates = self._job_rates(record, sharing)
+                if rates:
+                    tick.rates[record.id] = rates
+        for (server_id, gpus), users in sharing.items():
+            run = self._run(server_id, gpus, users)
+            if run is not None:
+                load = GpuLoad(run.power_w, run.utilisation, run.memory_mb, run.clock, len(users))
+                for gpu in gpus:
+                    tick.loads[server_id, gpu] = load
+                tick.busy += len(gpus)
+        for server in self.servers.values():
+            self._draw_power(server, tick)
+        return tick
+
+    def _sharing(self) -> Sharing:
+        found: Sharing = {}
+        for record in self.jobs.values():
+            for place in record.places:
+                if place.ready_s <= self.now_s + _EPSILON and record.pending is None:
+                    found.setdefault((place.server, place.gpus), []).append(record)
+        return found
+
+    def _run(self, server_id: str, gpus: tuple[int, ...], users: list[JobRecord]) -> Run | None:
+        server = self.servers[server_id]
+        limits = [server.limits[gpu] for gpu in gpus if gpu in server.limits]
+        limits += [record.limit_w for record in users if record.limit_w is not None]
+        count = len(gpus)
+        if users[0].demand.job.mode is Mode.GANG:
+            count = sum(len(place.gpus) for place in users[0].places)
+        names = tuple(record.demand.job.job_class for record in users)
+        return self.truth.run(server.server.gpu_type, count, names, min(limits, default=None))
+
+    def _job_rates(self, record: JobRecord, sharing: Sharing) -> list[float]:
+        rates: list[float] = []
+        if record.pending is not None:
+            return rates
+        for place in record.places:
+            users = sharing.get((place.server, place.gpus))
+            if users is None or record not in users:
+                rates.append(0.0)
+                continue
+            run = self._run(place.server, place.gpus, users)
+            slowest = min(self.speed(place.server, gpu) for gpu in place.gpus)
+            rates.append(run.throughput[users.index(record)] * slowest if run else 0.0)
+        if record.demand.job.mode is Mode.GANG:
+            return [min(rates)] if rates else rates
+        return rates
+
+    def _draw_power(self, record: ServerRecord, tick: Tick) -> None:
+        server = record.server
+        if record.power is PowerState.DOWN:
+            return
+        if record.power is PowerState.OFF:
+            tick.watts += server.off_w
+            return
+        tick.watts += server.base_w
+        if record.power is not PowerState.ON:
+            return
+        idle = GpuLoad(hardware.get(server.gpu_type).idle_w)
+        for gpu in range(server.gpus):
+            if gpu in record.dead:
+                continue
+            load = tick.loads.setdefault((server.id, gpu), idle)
+            tick.gpu_watts += load.power_w
+            tick.on += 1
+        tick.watts += sum(
+            tick.loads[server.id, gpu].power_w
+            for gpu in range(server.gpus)
+            if gpu not in record.dead
+        )
+
+    def _noise(self, tick: Tick) -> dict[str, float]:
+        rng = np.random.default_rng([self.seed, 1, round(self.now_s)])
+        drawn = np.exp(_NOISE * rng.standard_normal(len(tick.rates))).tolist()
+        return dict(zip(tick.rates, drawn, strict=True))
+
+    # -- what a stretch changes ------------------------------------------------------------
+
+    def _add_up(self, tick: Tick, span_s: float) -> None:
+        totals = self.totals
+        totals.energy_j += tick.watts * span_s
+        totals.gpu_energy_j += tick.gpu_watts * span_s
+        totals.busy_gpu_s += tick.busy * span_s
+        totals.on_gpu_s += tick.on * span_s
+        for (server_id, gpu), load in tick.loads.items():
+            self.servers[server_id].energy_j[gpu] += load.power_w * span_s
+        for record in self.jobs.values():
+            if not record.active:
+                continue
+            if record.places:
+                totals.running_s += span_s
+            else:
+                totals.waiting_s += span_s
+                record.waited_s += span_s
+            required = self.required(record)
+            if required > 0:
+                totals.promised_s += span_s
+                record.promised_s += span_s
+                if sum(tick.rates.get(record.id, ())) >= _KEPT * required:
+                    totals.attained_s += span_s
+                    record.attained_s += span_s
+
+    def required(self, record: JobRecord) -> float:
+        """What is promised to the job at this moment."""
+        if record.demand.base_rate is None:
+            return record.demand.job.required_throughput
+        return request_rate(record.demand, self.now)
+
+    def _progress(self, record: JobRecord, rates: Sequence[float], span_s: float) -> None:
+        if record.demand.job.mode is Mode.GANG:
+            record.steps += rates[0] * span_s
+        else:
+            for place, rate in zip(record.places, rates, strict=True):
+                place.steps += rate * span_s
+                record.steps += rate * span_s
+
+    def _end_or_save(self, record: JobRecord, rate: float) -> None:
+        if record.state is not JobState.RUNNING:
+            return
+        total, lasts_s = record.demand.job.total_steps, record.demand.lasts_s
+        done = total is not None and record.steps >= total - 1e-9 * total
+        over = (
+            lasts_s is not None
+            and record.started_s is not None
+            and self.now_s >= record.started_s + lasts_s - _EPSILON
+        )
+        if done or over:
+            if total is not None:
+                record.steps = total
+            self.end(record, JobState.FINISHED, "finished")
+        elif self.now_s - record.saved_s >= CHECKPOINT_S - _EPSILON:
+            record.saved_s += CHECKPOINT_S * math.floor(
+                (self.now_s - record.saved_s + _EPSILON) / CHECKPOINT_S
+            )
+            record.saved = max(record.saved, record.steps - rate * (self.now_s - record.saved_s))
+            if record.demand.job.descriptors.kind is JobKind.TRAINING:
+                self.tell(record, "checkpointed")
+
+    def save(self, record: JobRecord) -> None:
+        """The job writes a checkpoint."""
+        record.saved, record.saved_s = record.steps, self.now_s
+
+    def end(
+        self, record: JobRecord, state: JobState, event: str, detail: str | None = None
+    ) -> None:
+        """The job leaves for good."""
+        self.tell(record, event, detail)
+        record.state, record.ended_s, record.since_s = state, self.now_s, self.now_s
+        record.places, record.pending, record.partners = [], None, {}
+        deadline = record.demand.job.deadline_at
+        if state is JobState.FINISHED:
+            self.totals.finished += 1
+            self.totals.deadlines_met += int(deadline is not None and self.now <= deadline)
+        else:
+            self.totals.failed += 1
+        self.totals.deadlines += int(deadline is not None)
+        self.ended.append(record)
+
+    def interrupt(self, record: JobRecord, detail: str, *, graceful: bool) -> None:
+        """The job stops where it is; what was not saved is lost unless it can save now."""
+        self.tell(record, "stopped", detail)
+        if graceful and record.demand.graceful:
+            self.save(record)
+        if record.pending is None and record.steps > record.saved:
+            self.totals.lost_steps_s += self.now_s - record.saved_s
+        record.steps = record.saved
+        record.places, record.pending, record.partners = [], None, {}
+        record.state, record.since_s = JobState.WAITING, self.now_s
+
+    def _arrive(self, demand: Demand) -> None:
+        record = JobRecord(demand, since_s=demand.arrives_s)
+        self.jobs[record.id] = record
+        self.totals.submitted += 1
+        self.events.append(Event(demand.arrives_s, record.id, "submitted"))
+        self.drawn += 1
+        self.previous_s = demand.arrives_s
+        self.coming = self.source.draw(self.drawn, self.previous_s)
+
+    def _ready(self, record: JobRecord) -> bool:
+        gang = record.demand.job.mode is Mode.GANG
+        on = [
+            place.ready_s <= self.now_s + _EPSILON
+            and self.servers[place.server].power is PowerState.ON
+            for place in record.places
+        ]
+        return bool(on) and (all(on) if gang else any(on))
+
+    def _begin(self, record: JobRecord) -> None:
+        event, record.pending = record.pending or "started", None
+        record.state, record.since_s, record.saved_s = JobState.RUNNING, self.now_s, self.now_s
+        if record.started_s is None:
+            record.started_s = self.now_s
+        record.partners = self.partners_of(record, self._sharing())
+        for key, partner in record.partners.items():
+            self.tell(record, event, at=key, partner=partner)
+
+    def _evict(self) -> None:
+        """Where memory does not suffice, the last to come is thrown out."""
+        for key, users in self._sharing().items():
+            left = list(users)
+            while left and self._run(*key, left) is None:
+                last = max(left, key=lambda record: (record.since_s, record.id))
+                left.remove(last)
+                self._throw_out(last, key)
+
+    def _throw_out(self, record: JobRecord, key: Key) -> None:
+        record.failures += 1
+        if record.demand.job.mode is Mode.SPREAD and len(record.places) > 1:
+            self.tell(record, "stopped", "out of memory", at=key)
+            record.places = [place for place in record.places if (place.server, place.gpus) != key]
+        elif record.failures >= _MAX_FAILURES:
+            self.end(record, JobState.FAILED, "failed", "out of memory")
+        else:
+            self.interrupt(record, "out of memory", graceful=False)
+
+    # -- what is told ----------------------------------------------------------------------
+
+    def tell(
+        self,
+        record: JobRecord,
+        event: str,
+        detail: str | None = None,
+        *,
+        at: Key | None = None,
+        partner: str | None = None,
+    ) -> None:
+        """Note an event, at one place of the job (by default its first, if it has one)."""
+        if at is None and record.places:
+            at = (record.places[0].server, record.places[0].gpus)
+            partner = record.partners.get(at)
+        server, gpus = at or (None, None)
+        self.events.append(Event(self.now_s, record.id, event, server, gpus, partner, detail))
+
+    def partners_of(self, record: JobRecord, sharing: Sharing) -> dict[Key, str | None]:
+        """Who shares each place where it runs."""
+        found: dict[Key, str | None] = {}
+        for place in record.places:
+            users = sharing.get((place.server, place.gpus), [])
+            if record in users:
+                others = [other.id for other in users if other is not record]
+                found[place.server, place.gpus] = others[0] if others else None
+        return found
+
+    def _tell_partners(self) -> None:
+        sharing = self._sharing()
+        for record in self.jobs.values():
+            if record.state is not JobState.RUNNING:
+                continue
+            now = self.partners_of(record, sharing)
+            for key, partner in now.items():
+                if key not in record.partners:
+                    self.tell(record, "started", at=key, partner=partner)
+                elif record.partners[key] != partner:
+                    self.tell(record, "partner", at=key, partner=partner)
+            record.partners = now
+
+    # -- on disk ---------------------------------------------------------------------------
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything that changes; what was drawn once is drawn again."""
+        return {
+            "now_s": self.now_s,
+            "drawn": self.drawn,
+            "previous_s": self.previous_s,
+            "servers": [record.to_dict() for record in self.servers.values()],
+            "jobs": [record.to_dict() for record in self.jobs.values()],
+            "totals": asdict(self.totals),
+            "events": [asdict(event) for event in self.events],
+        }
+
+    def restore(self, raw: dict[str, Any]) -> None:
+        """Go on where `to_dict` was called."""
+        self.now_s, self.drawn = raw["now_s"], raw["drawn"]
+        self.previous_s = raw["previous_s"]
+        servers = [ServerRecord.from_dict(entry) for entry in raw["servers"]]
+        self.servers = {record.server.id: record for record in servers}
+        jobs = [JobRecord.from_dict(entry) for entry in raw["jobs"]]
+        self.jobs = {record.id: record for record in jobs}
+        self.totals = Totals(**raw["totals"])
+        self.events = [
+            Event(**{**event, "gpus": tuple(event["gpus"]) if event["gpus"] is not None else None})
+            for event in raw["events"]
+        ]
+        self.coming = self.source.draw(self.drawn, self.previous_s)
