@@ -32,6 +32,7 @@ CHECKPOINT_S = 300
 MOVE_S = 60
 _TYPICAL_W = 180.0  # of one GPU, for what a move costs
 _OWNERS = ("vision", "language", "speech", "ranking", "robotics", "students")
+_SHAREABLE: tuple[bool | Literal["owner"], ...] = (True, "owner", False)
 _RATE_STEP_S = 900  # request rates are set anew each quarter of an hour
 _AT_START = 1.5  # jobs for each server that are there when the clock begins
 
@@ -88,7 +89,10 @@ class Arrivals:
         first = number < self._at_start
         gap_s = 0.0 if first else rng.expovariate(self._per_hour / 3600)
         arrives_s = round(previous_s + gap_s, 3)
-        return _draw(rng, number + 1, arrives_s, self._truth, self._types, self._start, first=first)
+        at = self._start + timedelta(seconds=arrives_s)
+        name = f"j{number + 1:05d}"
+        demand = _drawn(rng, self._truth, self._types, id=name, at=at, first=first)
+        return replace(demand, arrives_s=arrives_s)
 
 
 class Source(Protocol):
@@ -99,33 +103,40 @@ class Source(Protocol):
         ...
 
 
-def _draw(
-    rng: random.Random,
-    number: int,
-    arrives_s: float,
-    truth: Truth,
-    types: Sequence[str],
-    start: datetime,
-    *,
-    first: bool,
+@dataclass(frozen=True, slots=True)
+class _Draw:
+    """What is drawn of a job before its kind matters."""
+
+    rng: random.Random
+    id: str
+    owner: str
+    at: datetime
+    entry: JobClass
+    had: float
+    """Throughput alone on the GPU type its user had in mind."""
+    usual: float
+    """Throughput alone on a middling GPU type."""
+
+
+def _drawn(
+    rng: random.Random, truth: Truth, types: Sequence[str], *, id: str, at: datetime, first: bool
 ) -> Demand:
     entry = _class(rng, truth, types, services=0.25 if first else 0.06)
     best = {
         name: run.throughput[0]
-        for name in dict.fromkeys(types)
+        for name in types
         if (run := truth.run(name, 1, (entry.name,))) is not None
     }
-    # The GPU type its user had in mind; the fastest is seldom the one that was promised.
+    # The fastest type is seldom the one that was promised.
     ranked = sorted(best, key=lambda name: (best[name], name))
     had = best[ranked[min(int(rng.triangular(0, len(ranked), len(ranked) * 0.4)), len(ranked) - 1)]]
-    owner = rng.choice(_OWNERS)
-    at = start + timedelta(seconds=arrives_s)
-    draw = _service if entry.descriptors.kind is JobKind.INFERENCE else _training
-    demand = draw(rng, entry, had, best[ranked[len(ranked) // 2]], at, f"j{number:05d}", owner)
+    draw = _Draw(rng, id, rng.choice(_OWNERS), at, entry, had, best[ranked[len(ranked) // 2]])
+    serves = entry.descriptors.kind is JobKind.INFERENCE
+    demand = _service(draw) if serves else _training(draw)
     told = entry.descriptors
     if not entry.declares:
         told = replace(told, flops_per_step=None, bytes_per_step=None, memory_bytes=None)
-    return replace(demand, job=replace(demand.job, descriptors=told), arrives_s=arrives_s)
+    return replace(demand, job=replace(demand.job, descriptors=told))
 
 
 def _class(rng: random.Random, truth: Truth, types: Sequence[str], *, services: float) -> JobClass:
@@ -147,33 +158,27 @@ def _unknown(name: str) -> JobClass:
     return JobClass(Descriptors(model if batch is not None else name, batch), 0.0, 0.0, 1.0)
 
 
-def _training(
-    rng: random.Random,
-    entry: JobClass,
-    had: float,
-    usual: float,
-    at: datetime,
-    name: str,
-    owner: str,
-) -> Demand:
+def _training(draw: _Draw) -> Demand:
+    rng, entry = draw.rng, draw.entry
     length_s = min(max(rng.lognormvariate(math.log(2400), 0.8), 480), 18_000)
-    total = round(usual * length_s, 1)
+    total = round(draw.usual * length_s, 1)
     effort = rng.random() < 0.22
-    required = 0.0 if effort else round(had * rng.uniform(0.45, 0.9), 6)
+    required = 0.0 if effort else round(draw.had * rng.uniform(0.45, 0.9), 6)
     late = rng.random() < 0.2 and required > 0
+    wanted_s = round(1.3 * total / required + 1200) if required else 0
     counts = rng.choices([(1,), (1, 2), (2,), (4,)], weights=[80, 12, 6, 2])[0]
-    shareable: bool | Literal["owner"] = rng.choices([True, "owner", False], weights=[8, 1, 1])[0]
+    shareable = rng.choices(_SHAREABLE, weights=[8, 1, 1])[0]
     job = Job(
-        id=name,
-        name=f"{entry.descriptors.model} by {owner}",
+        id=draw.id,
+        name=f"{entry.descriptors.model} by {draw.owner}",
         descriptors=entry.descriptors,
-        submitted_at=at,
-        owner=owner,
+        submitted_at=draw.at,
+        owner=draw.owner,
         gpu_counts=counts,
         max_gpus=max(counts),
         required_throughput=required,
         total_steps=total * min(counts),
-        deadline_at=at + timedelta(seconds=round(1.3 * total / required + 1200)) if late else None,
+        deadline_at=draw.at + timedelta(seconds=wanted_s) if late else None,
         priority=0.5 if effort else rng.choice([1.0, 1.0, 1.0, 2.0]),
         shareable=shareable,
         movable=rng.random() < 0.92,
@@ -182,24 +187,17 @@ def _training(
     return Demand(job, 0.0, graceful=rng.random() < 0.75)
 
 
-def _service(
-    rng: random.Random,
-    entry: JobClass,
-    had: float,
-    usual: float,
-    at: datetime,
-    name: str,
-    owner: str,
-) -> Demand:
+def _service(draw: _Draw) -> Demand:
+    rng, entry = draw.rng, draw.entry
     most = rng.choice([2, 3, 4, 6])
-    base = round(min(had, usual) * most * rng.uniform(0.25, 0.5), 6)
+    base = round(min(draw.had, draw.usual) * most * rng.uniform(0.25, 0.5), 6)
     demand = Demand(
         Job(
-            id=name,
-            name=f"{entry.descriptors.model} by {owner}",
+            id=draw.id,
+            name=f"{entry.descriptors.model} by {draw.owner}",
             descriptors=entry.descriptors,
-            submitted_at=at,
-            owner=owner,
+            submitted_at=draw.at,
+            owner=draw.owner,
             mode=Mode.SPREAD,
             max_gpus=most,
             required_throughput=base,
@@ -213,7 +211,9 @@ def _service(
         phase_h=rng.uniform(7, 11),
         lasts_s=round(min(max(rng.lognormvariate(math.log(21_600), 0.6), 3600), 172_800)),
     )
-    return replace(demand, job=replace(demand.job, required_throughput=request_rate(demand, at)))
+    return replace(
+        demand, job=replace(demand.job, required_throughput=request_rate(demand, draw.at))
+    )
 
 
 def demand_to(demand: Demand) -> dict[str, Any]:

@@ -53,22 +53,24 @@ class _Model:
 
 
 _T, _I = JobKind.TRAINING, JobKind.INFERENCE
+_m = _Model
+# fmt: off
 _MODELS = (
     _Model(
         "ResNet-18", "cnn", _T, "fp32", 11.7e6, 10.9e9, 0.11e9, 0.03, 4e-3, 0.10, 3.0, (32, 128)
     ),
-    _Model("ResNet-50", "cnn", _T, "fp32", 25.6e6, 24.6e9, 0.42e9, 0.09, 6e-3, 0.12, 3.0, (32, 64)),
+    _m("ResNet-50", "cnn", _T, "fp32", 25.6e6, 24.6e9, 0.42e9, 0.09, 6e-3, 0.12, 3.0, (32, 64)),
     _Model(
         "ResNet-50 AMP", "cnn", _T, "amp", 25.6e6, 24.6e9, 0.26e9, 0.05, 8e-3, 0.14, 2.0, (64, 128)
     ),
-    _Model("VGG-16", "cnn", _T, "fp32", 138e6, 93e9, 0.55e9, 0.10, 5e-3, 0.35, 1.0, (32, 64)),
+    _m("VGG-16", "cnn", _T, "fp32", 138e6, 93e9, 0.55e9, 0.10, 5e-3, 0.35, 1.0, (32, 64)),
     _Model(
         "MobileNetV2", "cnn", _T, "fp32", 3.5e6, 1.8e9, 0.30e9, 0.07, 9e-3, 0.05, 1.5, (64, 128)
     ),
-    _Model("ViT-B/16", "vit", _T, "amp", 86e6, 105e9, 0.60e9, 0.11, 8e-3, 0.15, 1.5, (32, 64)),
-    _Model("BERT-base", "bert", _T, "amp", 110e6, 67e9, 0.50e9, 0.10, 9e-3, 0.18, 2.5, (16, 32)),
-    _Model("BERT-large", "bert", _T, "amp", 340e6, 237e9, 1.40e9, 0.28, 12e-3, 0.25, 1.0, (8, 16)),
-    _Model("GPT-2 small", "gpt", _T, "amp", 124e6, 762e9, 3.5e9, 1.0, 14e-3, 0.15, 1.5, (4, 8)),
+    _m("ViT-B/16", "vit", _T, "amp", 86e6, 105e9, 0.60e9, 0.11, 8e-3, 0.15, 1.5, (32, 64)),
+    _m("BERT-base", "bert", _T, "amp", 110e6, 67e9, 0.50e9, 0.10, 9e-3, 0.18, 2.5, (16, 32)),
+    _m("BERT-large", "bert", _T, "amp", 340e6, 237e9, 1.40e9, 0.28, 12e-3, 0.25, 1.0, (8, 16)),
+    _m("GPT-2 small", "gpt", _T, "amp", 124e6, 762e9, 3.5e9, 1.0, 14e-3, 0.15, 1.5, (4, 8)),
     _Model(
         "GPT-2 medium",
         "gpt",
@@ -84,7 +86,7 @@ _MODELS = (
         (4, 8),
         False,
     ),
-    _Model("LSTM-LM", "rnn", _T, "fp32", 34e6, 2.7e9, 0.35e9, 0.02, 11e-3, 0.30, 2.0, (20, 80)),
+    _m("LSTM-LM", "rnn", _T, "fp32", 34e6, 2.7e9, 0.35e9, 0.02, 11e-3, 0.30, 2.0, (20, 80)),
     _Model(
         "Transformer-base",
         "seq2seq",
@@ -114,7 +116,7 @@ _MODELS = (
         (2048, 8192),
     ),
     _Model(
-        "CycleGAN", "gan", _T, "fp32", 28e6, 1.7e12, 9.0e9, 2.6, 20e-3, 0.10, 1.0, (1, 2), False
+        "CycleGAN", "gan", _T, "fp32", 28e6, 1.7e12, 9e9, 2.6, 20e-3, 0.10, 1.0, (1, 2), False
     ),
     _Model(
         "ResNet-50 serving", "cnn", _I, "fp16", 25.6e6, 8.2e9, 0.05e9, 0.01, 2e-3, 0.0, 1.0, (8,)
@@ -123,7 +125,7 @@ _MODELS = (
         "BERT-base serving", "bert", _I, "fp16", 110e6, 22.5e9, 0.08e9, 0.01, 3e-3, 0.0, 1.2, (8,)
     ),
     _Model(
-        "Whisper-small serving",
+        "Whisper serving",
         "seq2seq",
         _I,
         "fp16",
@@ -136,8 +138,9 @@ _MODELS = (
         0.8,
         (4,),
     ),
-    _Model("Llama-7B serving", "gpt", _I, "fp16", 6.7e9, 1.4e12, 15e9, 1.1, 25e-3, 0.0, 0.5, (4,)),
+    _m("Llama-7B serving", "gpt", _I, "fp16", 6.7e9, 1.4e12, 15e9, 1.1, 25e-3, 0.0, 0.5, (4,)),
 )
+# fmt: on
 
 
 def _of(model: _Model, batch: int) -> JobClass:

@@ -73,7 +73,7 @@ class _Offer:
 
 def _queue(world: World, key: Callable[[JobRecord], object]) -> list[JobRecord]:
     waiting = [job for job in world.jobs.values() if job.state is JobState.WAITING]
-    return sorted(waiting, key=lambda job: (key(job), job.id))  # type: ignore[operator]
+    return sorted(waiting, key=lambda job: (key(job), job.id))
 
 
 def _short(world: World) -> list[JobRecord]:
@@ -133,9 +133,7 @@ def _alive(server: ServerRecord) -> list[int]:
     return [gpu for gpu in range(server.server.gpus) if gpu not in server.dead]
 
 
-def _free(
-    world: World, server: ServerRecord, users: dict[tuple[str, int], list[JobRecord]]
-) -> list[int]:
+def _free(server: ServerRecord, users: dict[tuple[str, int], list[JobRecord]]) -> list[int]:
     return [gpu for gpu in _alive(server) if not users.get((server.server.id, gpu))]
 
 
@@ -147,7 +145,7 @@ def _first_free(world: World, record: JobRecord) -> tuple[Slot, ...]:
     for server in world.servers.values():
         if server.power not in _USABLE or server.drain:
             continue
-        free = _free(world, server, users)
+        free = _free(server, users)
         for count in sorted(job.gpu_counts):
             run = world.truth.run(server.server.gpu_type, count, (job.job_class,))
             if run and count <= len(free) and run.throughput[0] >= job.required_throughput:
@@ -162,7 +160,7 @@ def _free_singles(world: World, record: JobRecord) -> list[Slot]:
         for server in world.servers.values()
         if server.power in _USABLE
         and world.truth.run(server.server.gpu_type, 1, (record.demand.job.job_class,))
-        for gpu in _free(world, server, users)
+        for gpu in _free(server, users)
     ]
 
 
@@ -194,7 +192,7 @@ def _offers(world: World, record: JobRecord) -> list[_Offer]:
     for server in world.servers.values():
         if server.power is PowerState.DOWN or server.drain:
             continue
-        free = _free(world, server, users)
+        free = _free(server, users)
         idle_w = hardware.get(server.server.gpu_type).idle_w
         empty = len(free) == len(_alive(server))
         # An empty server would be off without this job: its own draw is the job's doing.

@@ -18,7 +18,9 @@ import numpy as np
 from gogh_core import hardware
 from gogh_core.domain import JobState, Mode, PowerState
 from gogh_core.settings import SimulationSettings
-from gogh_core.simulation.world import Event, GpuLoad, Tick, World
+from gogh_core.simulation.rates import GpuLoad, Tick
+from gogh_core.simulation.records import ServerRecord
+from gogh_core.simulation.world import Event, World
 
 __all__ = ["COLUMNS", "SpoolRecorder"]
 
@@ -69,7 +71,7 @@ class SpoolRecorder:
         self._take_samples(world, tick, now, rng)
 
     def files(self, world: World) -> dict[str, bytes]:
-        """What goes to the spool for the stretch that ends now; nothing is held back but late rows."""
+        """What goes to the spool for the stretch that ends now; only late rows are held back."""
         self._take_events(world)
         due = [text for at_s, text in self.late if at_s <= world.now_s]
         self.late = [entry for entry in self.late if entry[0] > world.now_s]
@@ -127,8 +129,7 @@ class SpoolRecorder:
         bad = late + settings.garbage_rate
         for (record, gpu), (first, second), (fate, detail) in zip(gpus, noise, fates, strict=True):
             load = tick.loads[record.server.id, gpu]
-            row = _sample(now, record.server.id, gpu, record.server.gpu_type, load, first, second)
-            row[5] = f"{record.energy_j[gpu]:.1f}"
+            row = _sample(now, record, gpu, load, (first, second))
             if fate < lost:
                 continue
             if fate < late:
@@ -141,8 +142,10 @@ class SpoolRecorder:
 
 
 def _sample(
-    now: str, server: str, gpu: int, gpu_type: str, load: GpuLoad, first: float, second: float
+    now: str, record: ServerRecord, gpu: int, load: GpuLoad, noise: tuple[float, float]
 ) -> _Row:
+    first, second = noise
+    gpu_type = record.server.gpu_type
     facts = hardware.get(gpu_type)
     power_w = min(max(load.power_w * (1 + 0.015 * first), 0.5 * facts.idle_w), facts.max_w * 1.03)
     used = min(max(load.utilisation * (1 + 0.03 * second), 0.0), 1.0)
@@ -151,11 +154,11 @@ def _sample(
     throttle = _POWER_LIMITED if load.clock < 1 else 0
     return [
         now,
-        server,
+        record.server.id,
         str(gpu),
         gpu_type,
         f"{power_w:.2f}",
-        "",
+        f"{record.energy_j[gpu]:.1f}",
         f"{used:.3f}",
         f"{load.memory_mb:.0f}",
         f"{heat:.0f}",

@@ -32,7 +32,7 @@ class Place:
         return Slot(self.server, self.gpus)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class JobRecord:
     """A job and how far it is."""
 

@@ -149,8 +149,8 @@ class _Power:
                 highest[key] = row
         for (gpu_name, model, _), row in highest.items():
             share = float(row["avg_power_w"]) / hardware.get(gpu_name).max_w
-            for key in ((gpu_name, _key(model)), (gpu_name, ""), ("", _key(model)), ("", "")):
-                shares[key].append(share)
+            for cell in ((gpu_name, _key(model)), (gpu_name, ""), ("", _key(model)), ("", "")):
+                shares[cell].append(share)
         self._shares = {key: min(fmean(found), 1.0) for key, found in shares.items()}
 
     def alone(self, gpu_type: str, job_class: str) -> float:

@@ -8,30 +8,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
 import numpy as np
 
-from gogh_core import hardware
 from gogh_core.domain import JobKind, JobState, Mode, PowerState, Server
 from gogh_core.simulation.arrivals import CHECKPOINT_S, Demand, Source, request_rate
+from gogh_core.simulation.rates import EPSILON, Key, Sharing, Tick, rates_of, run_at, sharing_of
 from gogh_core.simulation.records import JobRecord, ServerRecord, Totals
-from gogh_core.simulation.truth import Run, Truth, normal
+from gogh_core.simulation.truth import Truth, normal
 
-__all__ = ["Event", "GpuLoad", "Recorder", "Tick", "World"]
+__all__ = ["Event", "Recorder", "World"]
 
 _KEPT = 0.95  # a promise counts as kept from this share on: what noise alone takes away
 _NOISE = 0.03  # of a job's rate from tick to tick, log-normal
 _SPEED_SPREAD = 0.04  # nominally equal GPUs differ
 _MAX_FAILURES = 3
 _RATE_STEP_S = 900.0
-_EPSILON = 1e-6
-
-Key = tuple[str, tuple[int, ...]]
-"""A server and GPUs of it: jobs that share have the same key."""
-Sharing = dict[Key, list[JobRecord]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,30 +40,6 @@ class Event:
     gpus: tuple[int, ...] | None = None
     partner: str | None = None
     detail: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class GpuLoad:
-    """What one GPU does now."""
-
-    power_w: float
-    utilisation: float = 0.0
-    memory_mb: float = 0.0
-    clock: float = 1.0
-    processes: int = 0
-
-
-@dataclass(slots=True)
-class Tick:
-    """Rates and loads of one stretch."""
-
-    rates: dict[str, list[float]] = field(default_factory=dict)
-    """Steps per second of each running job, one entry for each place (a gang has one)."""
-    loads: dict[tuple[str, int], GpuLoad] = field(default_factory=dict)
-    watts: float = 0.0
-    gpu_watts: float = 0.0
-    busy: int = 0
-    on: int = 0
 
 
 class Recorder(Protocol):
@@ -123,13 +94,13 @@ class World:
 
     def settle(self) -> None:
         """Let everything happen that is due now: switches, arrivals, starts."""
-        for record in self.servers.values():
-            if record.ready_s <= self.now_s + _EPSILON:
-                if record.power is PowerState.SWITCHING_ON:
-                    record.power, record.since_s = PowerState.ON, self.now_s
-                elif record.power is PowerState.SWITCHING_OFF:
-                    record.power, record.since_s = PowerState.OFF, self.now_s
-        while self.coming is not None and self.coming.arrives_s <= self.now_s + _EPSILON:
+        for server in self.servers.values():
+            if server.ready_s <= self.now_s + EPSILON:
+                if server.power is PowerState.SWITCHING_ON:
+                    server.power, server.since_s = PowerState.ON, self.now_s
+                elif server.power is PowerState.SWITCHING_OFF:
+                    server.power, server.since_s = PowerState.OFF, self.now_s
+        while self.coming is not None and self.coming.arrives_s <= self.now_s + EPSILON:
             self._arrive(self.coming)
         for record in list(self.jobs.values()):
             if record.pending and self._ready(record):
@@ -140,7 +111,7 @@ class World:
     def step(self, until_s: float, recorder: Recorder | None = None) -> Tick:
         """Run from now to `until_s` at the rates of now."""
         self.settle()
-        tick = self.rates()
+        tick = rates_of(self)
         span_s = until_s - self.now_s
         self._add_up(tick, span_s)
         noise = self._noise(tick) if recorder is not None else {}
@@ -162,16 +133,16 @@ class World:
         for server in self.servers.values():
             if server.power in (PowerState.SWITCHING_ON, PowerState.SWITCHING_OFF):
                 times.append(server.ready_s)
-        tick = self.rates()
+        tick = rates_of(self)
         for record in self.jobs.values():
             times += [place.ready_s for place in record.places]
             rate = sum(tick.rates.get(record.id, ()))
             total = record.demand.job.total_steps
             if total is not None and rate > 0:
-                times.append(self.now_s + max((total - record.steps) / rate, _EPSILON))
+                times.append(self.now_s + max((total - record.steps) / rate, EPSILON))
             if record.demand.lasts_s is not None and record.started_s is not None:
                 times.append(record.started_s + record.demand.lasts_s)
-        return min(time for time in times if time > self.now_s + _EPSILON / 2)
+        return min(time for time in times if time > self.now_s + EPSILON / 2)
 
     # -- rates -----------------------------------------------------------------------------
 
@@ -184,83 +155,6 @@ class World:
             drawn = math.exp(_SPEED_SPREAD * normal(self.seed, "speed", server, gpu))
             self._speed[key] = min(max(drawn, 0.85), 1.12)
         return self._speed[key]
-
-    def rates(self) -> Tick:
-        """Rates and loads at this moment."""
-        tick = Tick()
-        sharing = self._sharing()
-        for record in self.jobs.values():
-            if record.state is JobState.RUNNING or record.state is JobState.MOVING:
-                rates = self._job_rates(record, sharing)
-                if rates:
-                    tick.rates[record.id] = rates
-        for (server_id, gpus), users in sharing.items():
-            run = self._run(server_id, gpus, users)
-            if run is not None:
-                load = GpuLoad(run.power_w, run.utilisation, run.memory_mb, run.clock, len(users))
-                for gpu in gpus:
-                    tick.loads[server_id, gpu] = load
-                tick.busy += len(gpus)
-        for server in self.servers.values():
-            self._draw_power(server, tick)
-        return tick
-
-    def _sharing(self) -> Sharing:
-        found: Sharing = {}
-        for record in self.jobs.values():
-            for place in record.places:
-                if place.ready_s <= self.now_s + _EPSILON and record.pending is None:
-                    found.setdefault((place.server, place.gpus), []).append(record)
-        return found
-
-    def _run(self, server_id: str, gpus: tuple[int, ...], users: list[JobRecord]) -> Run | None:
-        server = self.servers[server_id]
-        limits = [server.limits[gpu] for gpu in gpus if gpu in server.limits]
-        limits += [record.limit_w for record in users if record.limit_w is not None]
-        count = len(gpus)
-        if users[0].demand.job.mode is Mode.GANG:
-            count = sum(len(place.gpus) for place in users[0].places)
-        names = tuple(record.demand.job.job_class for record in users)
-        return self.truth.run(server.server.gpu_type, count, names, min(limits, default=None))
-
-    def _job_rates(self, record: JobRecord, sharing: Sharing) -> list[float]:
-        rates: list[float] = []
-        if record.pending is not None:
-            return rates
-        for place in record.places:
-            users = sharing.get((place.server, place.gpus))
-            if users is None or record not in users:
-                rates.append(0.0)
-                continue
-            run = self._run(place.server, place.gpus, users)
-            slowest = min(self.speed(place.server, gpu) for gpu in place.gpus)
-            rates.append(run.throughput[users.index(record)] * slowest if run else 0.0)
-        if record.demand.job.mode is Mode.GANG:
-            return [min(rates)] if rates else rates
-        return rates
-
-    def _draw_power(self, record: ServerRecord, tick: Tick) -> None:
-        server = record.server
-        if record.power is PowerState.DOWN:
-            return
-        if record.power is PowerState.OFF:
-            tick.watts += server.off_w
-            return
-        tick.watts += server.base_w
-        if record.power is not PowerState.ON:
-            return
-        idle = GpuLoad(hardware.get(server.gpu_type).idle_w)
-        for gpu in range(server.gpus):
-            if gpu in record.dead:
-                continue
-            load = tick.loads.setdefault((server.id, gpu), idle)
-            tick.gpu_watts += load.power_w
-            tick.on += 1
-        tick.watts += sum(
-            tick.loads[server.id, gpu].power_w
-            for gpu in range(server.gpus)
-            if gpu not in record.dead
-        )
 
     def _noise(self, tick: Tick) -> dict[str, float]:
         rng = np.random.default_rng([self.seed, 1, round(self.now_s)])
@@ -315,15 +209,15 @@ class World:
         over = (
             lasts_s is not None
             and record.started_s is not None
-            and self.now_s >= record.started_s + lasts_s - _EPSILON
+            and self.now_s >= record.started_s + lasts_s - EPSILON
         )
         if done or over:
             if total is not None:
                 record.steps = total
             self.end(record, JobState.FINISHED, "finished")
-        elif self.now_s - record.saved_s >= CHECKPOINT_S - _EPSILON:
+        elif self.now_s - record.saved_s >= CHECKPOINT_S - EPSILON:
             record.saved_s += CHECKPOINT_S * math.floor(
-                (self.now_s - record.saved_s + _EPSILON) / CHECKPOINT_S
+                (self.now_s - record.saved_s + EPSILON) / CHECKPOINT_S
             )
             record.saved = max(record.saved, record.steps - rate * (self.now_s - record.saved_s))
             if record.demand.job.descriptors.kind is JobKind.TRAINING:
@@ -372,7 +266,7 @@ class World:
     def _ready(self, record: JobRecord) -> bool:
         gang = record.demand.job.mode is Mode.GANG
         on = [
-            place.ready_s <= self.now_s + _EPSILON
+            place.ready_s <= self.now_s + EPSILON
             and self.servers[place.server].power is PowerState.ON
             for place in record.places
         ]
@@ -383,15 +277,15 @@ class World:
         record.state, record.since_s, record.saved_s = JobState.RUNNING, self.now_s, self.now_s
         if record.started_s is None:
             record.started_s = self.now_s
-        record.partners = self.partners_of(record, self._sharing())
+        record.partners = self.partners_of(record, sharing_of(self))
         for key, partner in record.partners.items():
             self.tell(record, event, at=key, partner=partner)
 
     def _evict(self) -> None:
         """Where memory does not suffice, the last to come is thrown out."""
-        for key, users in self._sharing().items():
+        for key, users in sharing_of(self).items():
             left = list(users)
-            while left and self._run(*key, left) is None:
+            while left and run_at(self, key, left) is None:
                 last = max(left, key=lambda record: (record.since_s, record.id))
                 left.remove(last)
                 self._throw_out(last, key)
@@ -435,7 +329,7 @@ class World:
         return found
 
     def _tell_partners(self) -> None:
-        sharing = self._sharing()
+        sharing = sharing_of(self)
         for record in self.jobs.values():
             if record.state is not JobState.RUNNING:
                 continue
