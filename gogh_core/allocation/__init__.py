@@ -11,6 +11,7 @@ from gogh_core.allocation.problem import (
     load_problem,
     problem_from_dict,
 )
+from gogh_core.allocation.validate import can_hold
 from gogh_core.allocation.verify import verify
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "Problem",
     "ProblemJob",
     "ProblemServer",
+    "can_hold",
     "explain",
     "greedy",
     "load_problem",
