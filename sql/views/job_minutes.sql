@@ -1,0 +1,49 @@
+-- One row for each job, GPU and minute: the job's part of the GPU's energy by the time it was there;
+-- jobs that share a GPU share its energy.
+CREATE OR REPLACE VIEW job_minutes AS
+WITH ended AS (
+    SELECT
+        job_id,
+        server_id,
+        unnest(gpus) AS gpu_index,
+        began_at,
+        coalesce(ended_at, (SELECT ts FROM newest_sample) + INTERVAL 1 MINUTE) AS ended_at
+    FROM stg_job_stays
+),
+there AS (
+    SELECT
+        *,
+        unnest(generate_series(date_trunc('minute', began_at), ended_at, INTERVAL 1 MINUTE)) AS "minute"
+    FROM ended
+    WHERE ended_at > began_at
+),
+seconds AS (
+    SELECT
+        job_id,
+        server_id,
+        gpu_index,
+        "minute",
+        sum(
+            epoch(least(ended_at, "minute" + INTERVAL 1 MINUTE)) - epoch(greatest(began_at, "minute"))
+        ) AS seconds
+    FROM there
+    GROUP BY job_id, server_id, gpu_index, "minute"
+),
+shares AS (
+    SELECT
+        *,
+        seconds / greatest(60, sum(seconds) OVER (PARTITION BY server_id, gpu_index, "minute")) AS share
+    FROM seconds
+    WHERE seconds > 0
+)
+SELECT
+    shares.job_id,
+    shares.server_id,
+    shares.gpu_index,
+    gpu_minutes.gpu_type,
+    shares."minute",
+    shares.seconds,
+    shares.share * gpu_minutes.energy_j AS energy_j,
+    shares.share < shares.seconds / 60 AS shared
+FROM shares
+JOIN gpu_minutes USING (server_id, gpu_index, "minute");
