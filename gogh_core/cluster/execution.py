@@ -152,7 +152,7 @@ Outcome = tuple[ExecutionState, str]
 
 def _refused(task: _Task) -> Outcome | None:
     """Why the plan is not carried out now, or None when it may be."""
-    before = task.journal.execution()
+    before = task.journal.before
     outcome: Outcome | None = None
     if before is not None and before.state in _FINAL:
         outcome = (cast(ExecutionState, before.state), before.detail)
@@ -188,14 +188,13 @@ def _proceed(task: _Task) -> Outcome:
     """Begin, or go on where it stopped."""
     manager = task.manager
     try:
-        records = task.journal.records()
+        records = task.journal.records_before
         if not records:
             timeout_s = manager.capabilities.action_timeout_s
             current = patiently(manager.state, timeout_s, task.sleep)
-            abandoned = _begin(task, current)
+            records, abandoned = _begin(task, current)
             if abandoned is not None:
                 return "abandoned", abandoned
-            records = task.journal.records()
         run = Run(records, task.journal, manager, task.settings, task.sleep)
         if isinstance(manager, PlanTaker):
             return _deliver(task.plan, run, manager, task.sleep)
@@ -204,8 +203,8 @@ def _proceed(task: _Task) -> Outcome:
         return "interrupted", str(error)
 
 
-def _begin(task: _Task, current: ClusterState) -> str | None:
-    """Write the journal's first page; the reason when the plan no longer fits at all."""
+def _begin(task: _Task, current: ClusterState) -> tuple[tuple[ActionRecord, ...], str | None]:
+    """Write the journal's first page; with the reason when the plan no longer fits at all."""
     capabilities = task.manager.capabilities
     actions = actions_of(task.plan, task.basis, capabilities)
     skipped = guarded(actions, current, task.settings.guards, task.now)
@@ -218,8 +217,8 @@ def _begin(task: _Task, current: ClusterState) -> str | None:
     rest = {}
     if why is not None:
         rest = {action.id: f"the plan was abandoned: {why}" for action in actions}
-    task.journal.begin(actions, {**rest, **stale, **skipped}, task.basis)
-    return why
+    records = task.journal.begin(actions, {**rest, **stale, **skipped}, task.basis)
+    return records, why
 
 
 def _stale(actions: tuple[Action, ...], now: Now, skipped: dict[str, str]) -> dict[str, str]:

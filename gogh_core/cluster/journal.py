@@ -116,23 +116,22 @@ class Journal:
         self._clock = clock
         with store.read() as connection:
             seq = fetch(connection, "cluster_last_seq", plan_id=plan_id)
+            found = fetch(connection, "cluster_execution", plan_id=plan_id).to_pylist()
+            rows = fetch(connection, "cluster_journal", plan_id=plan_id).to_pylist()
         self._seq = int(seq["seq"][0].as_py())
-
-    def execution(self) -> Execution | None:
-        """The newest word about this plan, or None when it was never handed over."""
-        with self._store.read() as connection:
-            rows = fetch(connection, "cluster_execution", plan_id=self.plan_id).to_pylist()
-        return Execution(**rows[0]) if rows else None
+        self.before = Execution(**found[0]) if found else None
+        """The newest word about this plan when the journal was opened; None: it is new."""
+        self.records_before = tuple(_record(row) for row in rows)
 
     def records(self) -> tuple[ActionRecord, ...]:
-        """The plan's actions, in their order."""
+        """The plan's actions as they stand now, in their order."""
         with self._store.read() as connection:
             rows = fetch(connection, "cluster_journal", plan_id=self.plan_id).to_pylist()
         return tuple(_record(row) for row in rows)
 
     def begin(
         self, actions: Sequence[Action], skipped: Mapping[str, str], basis: ClusterState
-    ) -> None:
+    ) -> tuple[ActionRecord, ...]:
         """Write every action as intended (or skipped, with the reason): all of them or none."""
         now = self._clock()
         rows = [
@@ -159,6 +158,12 @@ class Journal:
             append_rows(
                 connection, "execution_events", pa.Table.from_pylist(state, _EXECUTION_EVENTS)
             )
+        return tuple(
+            ActionRecord(action, "skipped", skipped[action.id])
+            if action.id in skipped
+            else ActionRecord(action, "intended", action.reason)
+            for action in actions
+        )
 
     def advance(self, steps: Iterable[tuple[str, ActionState, str]]) -> None:
         """Write that actions got further, in one transaction."""
@@ -169,8 +174,8 @@ class Journal:
 
     def mark(self, state: str, detail: str = "", basis: ClusterState | None = None) -> None:
         """Write what became of the plan as a whole; the same word twice is written once."""
-        newest = self.execution()
-        if newest is not None and (newest.state, newest.detail) == (state, detail):
+        before = self.before
+        if before is not None and (before.state, before.detail) == (state, detail):
             return
         now = self._clock()
         rows = [self._execution_event(state, detail, now)]

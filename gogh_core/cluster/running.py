@@ -32,7 +32,8 @@ _LEAST_PATIENCE_S = 2.0
 _SILENT_ACTIONS = 3
 # Actions are written as sent in chunks of a share of those that are ready: a large plan costs few
 # transactions, a small one is exact to the action.
-_CHUNK_SHARE = 16
+_CHUNK_SHARE = 8
+_SMALLEST_CHUNK = 4
 _LARGEST_CHUNK = 512
 _OVER = (JobState.FINISHED, JobState.FAILED, JobState.CANCELLED)
 
@@ -84,6 +85,7 @@ class Run:
         self._unknown = {name for name, state in self._states.items() if state == "sent"}
         self._deadlines: dict[str, float] = {}
         self._silent = 0
+        self._unwritten: list[tuple[str, ActionState, str]] = []
 
     @property
     def unsettled(self) -> list[Action]:
@@ -102,24 +104,30 @@ class Run:
                 if settled or sent or self.timeout_s == 0:
                     poll_s = 0.05
                 if self.unsettled and not (settled or self.timeout_s == 0):
+                    self.write()
                     self._sleep(poll_s)
                     poll_s = min(_LONGEST_POLL_S, poll_s * 1.6)
         except _Stopped as stopped:
             return "paused", f"paused by {stopped.switch.who}: {stopped.switch.why}"
+        finally:
+            self.write()
         return "done", ""
 
     def send_all(self) -> None:
         """Write everything that is left as sent: the whole plan goes out at once."""
         self._note([(a.id, "sent", "with the plan") for a in self.unsettled])
+        self.write()
 
     def fail_all(self, reason: str) -> None:
         """Nothing of what was sent will come true."""
         self._note([(a.id, "failed", reason) for a in self.unsettled])
+        self.write()
 
     def settle_shown(self) -> None:
         """Confirm what the cluster already shows."""
         now = self._now()
         self._note([(a.id, "confirmed", "") for a in self.unsettled if came_true(a, now)])
+        self.write()
 
     def _check_switch(self) -> None:
         switch = paused(self._settings)
@@ -135,10 +143,19 @@ class Run:
         return Now(state, self._manager.capabilities)
 
     def _note(self, steps: Sequence[tuple[str, ActionState, str]]) -> None:
-        self._journal.advance(steps)
+        """Remember that actions got further; it is written before the next one is sent.
+
+        What is lost by a crash in between is seen again in the cluster's state.
+        """
+        self._unwritten.extend(steps)
         for name, state, reason in steps:
             self._states[name] = state
             self._reasons[name] = reason
+
+    def write(self) -> None:
+        """Put into the journal what is remembered."""
+        self._journal.advance(self._unwritten)
+        self._unwritten = []
 
     def _settle(self, now: Now) -> bool:
         """Settle what was sent and is true, ended or late; whether anything was."""
@@ -193,7 +210,7 @@ class Run:
             else:
                 steps.append((action.id, "skipped", self._explained(action, reason)))
         self._note(steps)
-        size = min(_LARGEST_CHUNK, max(1, len(ready) // _CHUNK_SHARE))
+        size = min(_LARGEST_CHUNK, max(_SMALLEST_CHUNK, len(ready) // _CHUNK_SHARE))
         for start in range(0, len(ready), size):
             self._check_switch()
             self._send_chunk(ready[start : start + size])
@@ -208,6 +225,7 @@ class Run:
 
     def _send_chunk(self, chunk: Sequence[Action]) -> None:
         self._note([(action.id, "sent", "") for action in chunk])
+        self.write()
         failed: list[tuple[str, ActionState, str]] = []
         for index, action in enumerate(chunk):
             try:

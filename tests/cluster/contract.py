@@ -56,7 +56,9 @@ class Site:
 
         return holds
 
-    def place(self, job: str, server: str, *gpus: int, key: str, partner: str | None = None) -> None:
+    def place(
+        self, job: str, server: str, *gpus: int, key: str, partner: str | None = None
+    ) -> None:
         self.manager.place(
             job, (Slot(server, gpus or (0,)),), partner=partner, power_limit_w=None, key=key
         )
@@ -145,7 +147,9 @@ class ManagerContract:
                 site.manager.switch(server, on=False, key="c6/off")
             return
         site.manager.switch(server, on=False, key="c6/off")
-        site.until(lambda state: _power(state, server) in (PowerState.OFF, PowerState.SWITCHING_OFF))
+        site.until(
+            lambda state: _power(state, server) in (PowerState.OFF, PowerState.SWITCHING_OFF)
+        )
         site.until(lambda state: _power(state, server) is PowerState.OFF)
         site.manager.switch(server, on=True, key="c6/on")
         site.until(lambda state: _power(state, server) in (PowerState.ON, PowerState.SWITCHING_ON))

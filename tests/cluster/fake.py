@@ -1,4 +1,4 @@
-"""A cluster in memory that keeps the promises of `ClusterManager`, and breaks them when asked to."""
+"""A cluster in memory that keeps the promises of `ClusterManager`, or breaks them when asked."""
 
 from __future__ import annotations
 

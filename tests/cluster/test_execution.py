@@ -140,7 +140,9 @@ def test_a_failed_action_stops_only_those_that_need_it(fake, whole, settings, st
     assert found["move:a"] == found["place:d"] == "confirmed"
 
 
-def test_a_job_that_ended_by_itself_frees_its_gpu_for_the_next(fake, whole, settings, store) -> None:
+def test_a_job_that_ended_by_itself_frees_its_gpu_for_the_next(
+    fake, whole, settings, store
+) -> None:
     basis = fake.state()
     fake.jobs["b"] = replace(fake.jobs["b"], state=JobState.FINISHED, slots=())
     report = carry(whole, fake, settings, store, basis)
