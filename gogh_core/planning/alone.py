@@ -20,13 +20,12 @@ def unplannable(
     live: Mapping[str, JobStatus],
     at: Mapping[str, tuple[Slot, ...]],
     here: Mapping[str, ProblemServer],
-    usable: Sequence[Option],
+    classes: Collection[str],
     *,
     held: Collection[str],
     state: ClusterState,
 ) -> dict[str, str]:
     """Jobs that no problem can hold, with the reason; whoever shares a GPU with one is another."""
-    classes = {name for option in usable for name in option.classes}
     sizes: dict[str, Counter[int]] = {}
     for server in here.values():
         sizes.setdefault(server.gpu_type, Counter())[server.gpus] += 1

@@ -18,13 +18,14 @@ The rules, each a small function:
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Protocol
+
+import pyarrow as pa
 
 from gogh_core import hardware
-from gogh_core.allocation import Limits, Option, Problem, ProblemJob, ProblemServer
+from gogh_core.allocation import Limits, Problem, ProblemJob, ProblemServer
 from gogh_core.cluster import Capabilities
 from gogh_core.domain import (
     ClusterState,
@@ -36,32 +37,16 @@ from gogh_core.domain import (
     Waiting,
 )
 from gogh_core.planning.alone import foreign, taken_gpus, unplannable
-from gogh_core.planning.promises import Promise, Reach, promise, waiting_priority
+from gogh_core.planning.promises import Promise, promise, waiting_priority
 from gogh_core.planning.request import Request
+from gogh_core.planning.ways import Ways
 from gogh_core.settings import Settings
 
-__all__ = ["Draft", "RunOption", "build_problem", "draft_problem"]
+__all__ = ["Draft", "build_problem", "draft_problem"]
 
 _LIVE = (JobState.WAITING, JobState.RUNNING, JobState.MOVING)
 _USABLE = (PowerState.ON, PowerState.SWITCHING_ON)
 _ALL = Capabilities(True, True, True, True)
-
-
-class RunOption(Protocol):
-    """A way to run one job or two that share, as the estimates give it."""
-
-    @property
-    def gpu_type(self) -> str: ...  # noqa: D102
-    @property
-    def gpus(self) -> int: ...  # noqa: D102
-    @property
-    def classes(self) -> tuple[str, ...]: ...  # noqa: D102
-    @property
-    def throughput(self) -> tuple[float, ...]: ...  # noqa: D102
-    @property
-    def power_w(self) -> float: ...  # noqa: D102
-    @property
-    def power_limit_w(self) -> float | None: ...  # noqa: D102
 
 
 @dataclass(frozen=True)
@@ -76,7 +61,7 @@ class Draft:
 
 def build_problem(
     state: ClusterState,
-    options: Iterable[RunOption],
+    options: pa.Table,
     settings: Settings,
     request: Request,
     now: datetime,
@@ -87,7 +72,7 @@ def build_problem(
 
 def draft_problem(
     state: ClusterState,
-    options: Iterable[RunOption],
+    options: pa.Table,
     settings: Settings,
     request: Request,
     now: datetime,
@@ -95,26 +80,24 @@ def draft_problem(
     capabilities: Capabilities = _ALL,
     window_s: float | None = None,
     held: Collection[str] = (),
-    average: Mapping[tuple[str, int], float] | None = None,
 ) -> Draft:
     """The problem of what is left of a window.
 
-    `held` are jobs whose records broke their contract; `average` is the best mean throughput of a
-    class alone on so many GPUs, for promises that no option keeps at the chosen confidence.
+    `options` is a table as `ways` describes it; `held` are jobs whose records broke their contract.
     """
     request.check(state)
     notes: list[str] = []
     servers = _servers(state, request, capabilities)
     here = {server.id: server for server in servers}
-    usable = _usable(options, settings, capabilities, {server.gpu_type for server in servers})
+    types = {server.gpu_type for server in servers}
+    ways = Ways.of(options, settings, capabilities, types)
     live = {status.job.id: status for status in state.jobs if status.state in _LIVE}
     at = {name: _place(status, here) for name, status in live.items()}
-    faults = unplannable(live, at, here, usable, held=held, state=state)
-    reach = Reach(usable, average or {})
+    faults = unplannable(live, at, here, ways.classes, held=held, state=state)
     jobs, waiting = [], []
     for name, status in sorted(live.items()):
         if name not in faults:
-            owed = promise(status, reach, request.objective, now)
+            owed = promise(status, ways, request.objective, now)
             notes.extend([owed.note] if owed.note else [])
             priority = waiting_priority(status, settings, now)
             job = _job(status, at[name], owed, priority, now)
@@ -129,10 +112,10 @@ def draft_problem(
     problem = Problem(
         window_s=settings.cycle.window_s if window_s is None else window_s,
         waiting_penalty_w=settings.allocation.waiting_penalty_w,
-        gpu_types={name: hardware.get(name).idle_w for name in {s.gpu_type for s in servers}},
+        gpu_types={name: hardware.get(name).idle_w for name in types},
         servers=servers,
         jobs=[*jobs, *foreign_jobs],
-        options=[*usable, *foreign_options],
+        options=ways.with_options(foreign_options),
         power_cap_w=request.power_cap_w or settings.allocation.power_cap_w,
         max_moves=min(limit for limit in moves if limit is not None),
         quotas=settings.allocation.quotas,
@@ -170,30 +153,6 @@ def _servers(
             )
         )
     return servers
-
-
-def _usable(
-    options: Iterable[RunOption],
-    settings: Settings,
-    capabilities: Capabilities,
-    types: set[str],
-) -> list[Option]:
-    """Options that this cluster and its manager can really carry out."""
-    pairs = settings.allocation.share and capabilities.pairs_named_jobs
-    return [
-        Option(
-            option.gpu_type,
-            option.gpus,
-            tuple(option.classes),
-            tuple(option.throughput),
-            option.power_w,
-            option.power_limit_w,
-        )
-        for option in options
-        if option.gpu_type in types
-        and (len(option.classes) == 1 or pairs)
-        and (option.power_limit_w is None or capabilities.sets_power_limits)
-    ]
 
 
 def _place(status: JobStatus, here: Mapping[str, ProblemServer]) -> tuple[Slot, ...]:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from gogh_core.allocation import Option
 from gogh_core.domain import Job, JobKind, JobStatus, Mode
 from gogh_core.planning.request import Objective
+from gogh_core.planning.ways import Rates, Ways
 from gogh_core.settings import Settings
 
-__all__ = ["Promise", "Reach", "for_deadline", "promise", "waiting_priority"]
+__all__ = ["Promise", "for_deadline", "promise", "waiting_priority"]
 
 RUNNING_FACTOR = 2.0
 """A running job's waiting costs this much more, so that jobs do not take turns all the time."""
@@ -33,46 +32,18 @@ def waiting_priority(status: JobStatus, settings: Settings, now: datetime) -> fl
     return float(status.job.priority * 2.0**doublings)
 
 
-class Reach:
-    """What each class reaches at best, and its cheapest step, over the options there are."""
+def most(job: Job, rates: Rates) -> float:
+    """The most a job can get, by rates for (class, GPUs)."""
+    if job.mode is Mode.SPREAD:
+        return job.max_gpus * rates.get((job.job_class, 1), 0.0)
+    return max((rates.get((job.job_class, m), 0.0) for m in job.gpu_counts), default=0.0)
 
-    def __init__(self, options: Sequence[Option], average: Mapping[tuple[str, int], float]) -> None:
-        self._average = dict(average)
-        self.alone: dict[tuple[str, int], float] = {}
-        self.cheapest_j: dict[tuple[str, int], float] = {}
-        for option in options:
-            if len(option.classes) > 1:
-                continue
-            key = (option.classes[0], option.gpus)
-            rate = option.throughput[0]
-            self.alone[key] = max(self.alone.get(key, 0.0), rate)
-            if rate > 0:
-                cost = option.power_w / rate
-                self.cheapest_j[key] = min(self.cheapest_j.get(key, cost), cost)
 
-    def surely(self, job: Job) -> float:
-        """The most the job gets at the chosen confidence."""
-        return self._most(job, self.alone)
-
-    def likely(self, job: Job) -> float:
-        """The most the job gets on average."""
-        return self._most(job, self._average)
-
-    @staticmethod
-    def _most(job: Job, rates: Mapping[tuple[str, int], float]) -> float:
-        if job.mode is Mode.SPREAD:
-            return job.max_gpus * rates.get((job.job_class, 1), 0.0)
-        return max((rates.get((job.job_class, m), 0.0) for m in job.gpu_counts), default=0.0)
-
-    def step_j(self, job: Job) -> float:
-        """Energy of one step on the job's most efficient option; 0 when it has none."""
-        counts = (1,) if job.mode is Mode.SPREAD else job.gpu_counts
-        found = [
-            self.cheapest_j[(job.job_class, m)]
-            for m in counts
-            if (job.job_class, m) in self.cheapest_j
-        ]
-        return min(found, default=0.0)
+def cheapest_step_j(job: Job, ways: Ways) -> float:
+    """Energy of one step on the job's most efficient option; 0 when it has none."""
+    counts = (1,) if job.mode is Mode.SPREAD else job.gpu_counts
+    keys = [(job.job_class, count) for count in counts]
+    return min((ways.step_j[key] for key in keys if key in ways.step_j), default=0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +55,10 @@ class Promise:
     note: str = ""
 
 
-def promise(status: JobStatus, reach: Reach, objective: Objective, now: datetime) -> Promise:
+def promise(status: JobStatus, ways: Ways, objective: Objective, now: datetime) -> Promise:
     """What the plan owes this job in this window."""
     job = status.job
-    surely = reach.surely(job)
+    surely = most(job, ways.surely)
     required, note = job.required_throughput, ""
     needed = for_deadline(status, now)
     if needed is not None and needed > surely:
@@ -97,7 +68,7 @@ def promise(status: JobStatus, reach: Reach, objective: Objective, now: datetime
         )
     elif needed is not None:
         required = max(required, needed)
-    if required > surely > 0 and reach.likely(job) >= required:
+    if required > surely > 0 and most(job, ways.likely) >= required:
         note = (
             f"job {job.id} is promised {required:.3g} {job.unit}: its best option likely gives "
             f"that, but surely only {surely:.3g}"
@@ -105,7 +76,7 @@ def promise(status: JobStatus, reach: Reach, objective: Objective, now: datetime
         required = surely * (1 - 1e-9)
     surplus = job.surplus_j_per_step
     if required <= 0 and surplus <= 0 and job.descriptors.kind is JobKind.TRAINING:
-        surplus = reach.step_j(job) * (SPEED_WORTH if objective == "throughput" else 1.0)
+        surplus = cheapest_step_j(job, ways) * (SPEED_WORTH if objective == "throughput" else 1.0)
     return Promise(required, surplus, note)
 
 

@@ -1,0 +1,145 @@
+"""The options table of the estimates, cut down to what this cluster can carry out.
+
+Columns of the table: `gpu_type, gpus, class_a, class_b (null: alone), throughput_a, throughput_b`
+at the chosen confidence, `mean_a, mean_b`, `power_w, power_limit_w, feasible_probability, network`.
+It may have hundreds of thousands of rows, so it stays in columns all the way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from gogh_core.allocation import Option, OptionTable
+from gogh_core.cluster import Capabilities
+from gogh_core.settings import Settings
+
+__all__ = ["OPTIONS", "Ways", "options_table"]
+
+OPTIONS = pa.schema(
+    {
+        "gpu_type": pa.string(),
+        "gpus": pa.int32(),
+        "class_a": pa.string(),
+        "class_b": pa.string(),
+        "throughput_a": pa.float64(),
+        "throughput_b": pa.float64(),
+        "mean_a": pa.float64(),
+        "mean_b": pa.float64(),
+        "power_w": pa.float64(),
+        "power_limit_w": pa.float64(),
+        "feasible_probability": pa.float64(),
+        "network": pa.string(),
+    }
+)
+
+Rates = Mapping[tuple[str, int], float]
+
+
+@dataclass(frozen=True)
+class Ways:
+    """What can be planned with, and what each class reaches alone, by (class, GPUs)."""
+
+    table: pa.Table
+    surely: Rates
+    """Best throughput at the chosen confidence."""
+    likely: Rates
+    """Best mean throughput."""
+    step_j: Rates
+    """Energy of a step on the most efficient option."""
+    classes: frozenset[str] = field(default_factory=frozenset)
+
+    @classmethod
+    def of(
+        cls,
+        options: pa.Table,
+        settings: Settings,
+        capabilities: Capabilities,
+        gpu_types: Collection[str],
+    ) -> Ways:
+        """The rows that this cluster and its manager can carry out and that likely run at all."""
+        keep = pc.is_in(options["gpu_type"].cast(pa.string()), pa.array(sorted(gpu_types)))
+        surely_runs = pc.greater_equal(
+            options["feasible_probability"], settings.estimation.minimum_feasible
+        )
+        keep = pc.and_(keep, surely_runs)
+        if not (settings.allocation.share and capabilities.pairs_named_jobs):
+            keep = pc.and_(keep, pc.is_null(options["class_b"]))
+        if not capabilities.sets_power_limits:
+            keep = pc.and_(keep, pc.is_null(options["power_limit_w"]))
+        table = options.filter(keep)
+        alone = table.filter(pc.is_null(table["class_b"]))
+        keys = list(zip(_texts(alone, "class_a"), alone["gpus"].to_pylist(), strict=True))
+        power = _floats(alone, "power_w")
+        surely = _floats(alone, "throughput_a")
+        with np.errstate(divide="ignore"):
+            step_j = np.where(surely > 0, power / surely, np.inf)
+        paired = table.filter(pc.is_valid(table["class_b"]))
+        names = {*_texts(table, "class_a"), *_texts(paired, "class_b")}
+        return cls(
+            table,
+            _best(keys, surely, max),
+            _best(keys, _floats(alone, "mean_a"), max),
+            {k: v for k, v in _best(keys, step_j, min).items() if np.isfinite(v)},
+            frozenset(names),
+        )
+
+    def with_options(self, more: Sequence[Option]) -> OptionTable:
+        """All of them, and some more, as a problem wants them."""
+        table = self.table
+        types, type_id = _codes(_texts(table, "gpu_type") + [o.gpu_type for o in more])
+        first = _texts(table, "class_a") + [o.classes[0] for o in more]
+        second = [*table["class_b"].to_pylist(), *[None for _ in more]]
+        classes, codes = _codes([*first, *(name for name in second if name is not None)])
+        class_b = np.full(len(first), -1, dtype=np.int64)
+        shared = np.array([name is not None for name in second], dtype=bool)
+        class_b[shared] = codes[len(first) :]
+        rates_b = np.append(_floats(table, "throughput_b"), np.zeros(len(more)))
+        return OptionTable(
+            types,
+            classes,
+            type_id,
+            np.append(table["gpus"].to_numpy(), [o.gpus for o in more]).astype(np.int64),
+            codes[: len(first)],
+            class_b,
+            np.append(_floats(table, "throughput_a"), [o.throughput[0] for o in more]),
+            np.where(shared, rates_b, 0.0),
+            np.append(_floats(table, "power_w"), [o.power_w for o in more]),
+            np.append(_floats(table, "power_limit_w"), np.full(len(more), np.nan)),
+        )
+
+
+def options_table(rows: Sequence[Mapping[str, Any]]) -> pa.Table:
+    """A small options table by hand; what is not given is null, feasible and measured."""
+    usual = {"feasible_probability": 1.0, "network": "measured"}
+    full = [{**usual, "mean_a": row.get("throughput_a"), **row} for row in rows]
+    full = [{**row, "mean_b": row.get("mean_b", row.get("throughput_b"))} for row in full]
+    return pa.Table.from_pylist(full, schema=OPTIONS)
+
+
+def _texts(table: pa.Table, name: str) -> list[str]:
+    texts: list[str] = table[name].to_pylist()
+    return texts
+
+
+def _floats(table: pa.Table, name: str) -> Any:
+    return table[name].to_numpy().astype(np.float64)
+
+
+def _codes(names: Sequence[str]) -> tuple[list[str], Any]:
+    known, codes = np.unique(np.array(names, dtype=object), return_inverse=True)
+    return [str(name) for name in known], codes.astype(np.int64)
+
+
+def _best(
+    keys: Sequence[tuple[str, int]], values: Any, better: Any
+) -> dict[tuple[str, int], float]:
+    found: dict[tuple[str, int], float] = {}
+    for key, value in zip(keys, values.tolist(), strict=True):
+        found[key] = better(found.get(key, value), value)
+    return found

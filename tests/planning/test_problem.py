@@ -1,0 +1,277 @@
+"""From cluster state and options to a problem: each rule on its own, and the plan they lead to."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from gogh_core.allocation import plan
+from gogh_core.cluster import Capabilities
+from gogh_core.domain import ClusterState, JobState, PowerState
+from gogh_core.errors import InvalidInput
+from gogh_core.planning import FOREIGN, Draft, Request, draft_problem
+from gogh_core.planning.promises import waiting_priority
+from gogh_core.settings import Settings, load
+from tests.planning.conftest import NOW, cluster, job, options, server
+
+ALL = Capabilities(True, True, True, True)
+
+
+@pytest.fixture(scope="module")
+def rules(tmp_path_factory: pytest.TempPathFactory) -> Settings:
+    return load(home=tmp_path_factory.mktemp("problem"))
+
+
+def draft(
+    state: ClusterState, rules: Settings, request: Request | None = None, **how: object
+) -> Draft:
+    table = how.pop("options", options())
+    return draft_problem(state, table, rules, request or Request(), NOW, **how)  # type: ignore[arg-type]
+
+
+def one(state: ClusterState, rules: Settings, **how: object) -> object:
+    return draft(state, rules, **how).problem.job_of["j"]
+
+
+def test_waiting_jobs_gain_priority_and_running_ones_hold_twice_theirs(rules: Settings) -> None:
+    assert waiting_priority(job("j", ago_s=0), rules, NOW) == 1.0
+    assert waiting_priority(job("j", ago_s=3600), rules, NOW) == 2.0
+    assert waiting_priority(job("j", ago_s=7200, priority=3.0), rules, NOW) == 12.0
+    assert waiting_priority(job("j", ago_s=1e9), rules, NOW) == 1024.0
+    assert waiting_priority(job("j", at=(("s", (0,)),), ago_s=1e5), rules, NOW) == 2.0
+
+
+def test_nobody_starves_on_a_full_cluster(rules: Settings) -> None:
+    """A job that waited over an hour takes the place of an equal one."""
+    full = [job(f"r{i}", at=(("s", (i,)),), ago_s=7200, shareable=False) for i in range(4)]
+    for ago_s, runs in ((60, False), (5400, True)):
+        state = cluster([server("s")], [*full, job("j", ago_s=ago_s, shareable=False)])
+        made = plan(draft(state, rules).problem)
+        assert ("j" in {p.job for p in made.placements}) is runs
+
+
+def test_a_deadline_asks_for_what_is_left_over_the_time_that_is_left(rules: Settings) -> None:
+    state = cluster(
+        [server("s")],
+        [
+            job(
+                "j",
+                total_steps=10_000.0,
+                steps_done=4_000.0,
+                deadline_at=NOW + timedelta(seconds=1000),
+            )
+        ],
+    )
+    assert one(state, rules).required_throughput == pytest.approx(6.0 * 1.05)  # type: ignore[attr-defined]
+
+
+def test_the_larger_of_promise_and_deadline_counts(rules: Settings) -> None:
+    due = NOW + timedelta(seconds=1000)
+    for required, left, expected in ((8.0, 1000.0, 8.0), (2.0, 6000.0, 6.3)):
+        state = cluster(
+            [server("s")],
+            [job("j", required_throughput=required, total_steps=left, deadline_at=due)],
+        )
+        assert one(state, rules).required_throughput == pytest.approx(expected)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("left_s", [10, -10])
+def test_a_hopeless_deadline_becomes_best_effort_and_says_so(rules: Settings, left_s: int) -> None:
+    due = NOW + timedelta(seconds=left_s)
+    state = cluster([server("s")], [job("j", total_steps=1e6, deadline_at=due)])
+    made = draft(state, rules)
+    assert made.problem.job_of["j"].required_throughput == 0
+    assert "cannot surely meet its deadline" in made.notes[0]
+    assert {p.job for p in plan(made.problem).placements} == {"j"}
+
+
+def test_a_promise_that_only_the_average_keeps_is_planned_on_the_best_option(
+    rules: Settings,
+) -> None:
+    table = options()
+    table = table.set_column(
+        table.column_names.index("mean_a"),
+        "mean_a",
+        [[rate * 1.5 for rate in table["throughput_a"].to_pylist()]],
+    )
+    state = cluster([server("k", "k80"), server("v")], [job("j", required_throughput=12.0)])
+    made = draft(state, rules, options=table)
+    assert made.problem.job_of["j"].required_throughput == pytest.approx(10.0)
+    assert "surely only 10" in made.notes[0]
+    assert plan(made.problem).placements[0].slots[0].server == "v"
+
+
+def test_a_promise_nobody_can_keep_waits_with_the_reason(rules: Settings) -> None:
+    state = cluster([server("s")], [job("j", required_throughput=99.0)])
+    waiting = plan(draft(state, rules).problem).waiting
+    assert waiting[0].job == "j"
+    assert "99" in waiting[0].reason
+
+
+def test_best_effort_runs_where_a_step_costs_least(rules: Settings) -> None:
+    """Not on the k80, which draws half the watts and does a fifth of the steps."""
+    state = cluster([server("k", "k80"), server("v")], [job("j")])
+    made = draft(state, rules)
+    assert made.problem.job_of["j"].surplus_j_per_step == pytest.approx(20.0)
+    assert plan(made.problem).placements[0].slots[0].server == "v"
+
+
+def test_best_effort_runs_rather_than_waits(rules: Settings) -> None:
+    state = cluster([server("k", "k80", power=PowerState.OFF)], [job("j")])
+    made = plan(draft(state, rules).problem)
+    assert [p.job for p in made.placements] == ["j"]
+    assert [s.action for s in made.servers] == ["on"]
+
+
+def test_gpus_that_are_not_ours_stay_untouched(rules: Settings) -> None:
+    state = cluster(
+        [server("s", foreign_gpus=(0, 2))], [job(f"j{i}", shareable=False) for i in range(3)]
+    )
+    made = plan(draft(state, rules).problem)
+    used = {
+        g for p in made.placements for s in p.slots for g in s.gpus if not p.job.startswith(FOREIGN)
+    }
+    assert used == {1, 3}
+    assert len(made.waiting) == 1
+
+
+def test_a_server_with_foreign_work_is_never_switched_off(rules: Settings) -> None:
+    state = cluster([server("s", foreign_gpus=(0,)), server("t", foreign_gpus=(0, 1, 2, 3))], [])
+    assert plan(draft(state, rules).problem).servers == ()
+
+
+def test_a_drained_server_with_foreign_work_can_still_be_emptied(rules: Settings) -> None:
+    state = cluster(
+        [server("s", foreign_gpus=(0,)), server("t")],
+        [job("j", at=(("s", (1,)),), ago_s=9999)],
+    )
+    made = plan(draft(state, rules, Request(reason="heat", drain=("s",))).problem)
+    assert made.status != "infeasible"
+    assert [m.job for m in made.moves] == ["j"]
+
+
+def test_a_held_record_is_left_alone_with_whoever_shares_its_gpu(rules: Settings) -> None:
+    state = cluster(
+        [server("s")],
+        [
+            job("bad", at=(("s", (0,)),)),
+            job("mate", "LM", at=(("s", (0,)),)),
+            job("worse"),
+            job("good"),
+        ],
+    )
+    made = draft(state, rules, held={"bad", "worse"})
+    names = set(made.problem.job_of)
+    assert names == {"good", f"{FOREIGN}s"}
+    assert [w.job for w in made.waiting] == ["worse"]
+    assert [note.split(":")[0] for note in made.notes] == [
+        "job bad is left alone",
+        "job mate is left alone",
+    ]
+    assert plan(made.problem).placements
+
+
+def test_an_unknown_class_waits_and_a_gang_too_large_too(rules: Settings) -> None:
+    state = cluster([server("s")], [job("new", "GPT-9"), job("big", gpu_counts=(64,)), job("j")])
+    made = draft(state, rules)
+    assert {w.job: w.reason.split(" ")[0] for w in made.waiting} == {"new": "nothing", "big": "no"}
+
+
+def test_a_job_on_a_lost_server_is_started_again(rules: Settings) -> None:
+    state = cluster(
+        [server("s", power=PowerState.DOWN), server("t")], [job("j", at=(("s", (0,)),))]
+    )
+    made = draft(state, rules)
+    assert made.problem.job_of["j"].at == ()
+    assert [s.id for s in made.problem.servers] == ["t"]
+
+
+def test_finished_jobs_are_no_part_of_it(rules: Settings) -> None:
+    state = cluster([server("s")], [job("j"), job("old", state=JobState.FINISHED)])
+    assert set(draft(state, rules).problem.job_of) == {"j"}
+
+
+def test_what_the_manager_cannot_do_is_not_planned(rules: Settings) -> None:
+    limited = {
+        "gpu_type": "v100",
+        "gpus": 1,
+        "class_a": "LM",
+        "throughput_a": 15.0,
+        "power_w": 100.0,
+        "power_limit_w": 100.0,
+    }
+    state = cluster([server("s"), server("off", power=PowerState.OFF)], [job("j")])
+    poor = Capabilities(False, False, False, False)
+    made = draft(state, rules, options=options(limited), capabilities=poor).problem
+    assert all(len(option.classes) == 1 for option in made.table)
+    assert all(option.power_limit_w is None for option in made.table)
+    assert [(s.id, s.keep_on) for s in made.servers] == [("s", True)]
+    rich = draft(state, rules, options=options(limited), capabilities=ALL).problem
+    assert len(rich.table) == 5
+    assert len(rich.servers) == 2
+
+
+def test_options_that_hardly_run_at_all_are_not_planned(rules: Settings) -> None:
+    risky = {
+        "gpu_type": "v100",
+        "gpus": 4,
+        "class_a": "ResNet-50",
+        "throughput_a": 99.0,
+        "power_w": 1.0,
+        "feasible_probability": 0.4,
+    }
+    state = cluster([server("s")], [job("j", gpu_counts=(1, 4))])
+    made = draft(state, rules, options=options(risky)).problem
+    assert {option.gpus for option in made.table} == {1, 2}
+
+
+def test_guards_limit_the_moves(rules: Settings) -> None:
+    state = cluster([server("s")], [job("j", at=(("s", (0,)),), ago_s=30, moved_ago_s=30)])
+    made = draft(state, rules, Request(reason="x", max_moves=3)).problem
+    assert made.max_moves == 3
+    assert made.limits.min_runtime_s == rules.guards.min_runtime_s
+    assert (made.job_of["j"].since_s, made.job_of["j"].moved_ago_s) == (30.0, 30.0)
+
+
+def test_a_moving_job_is_not_moved_again(rules: Settings) -> None:
+    state = cluster([server("s")], [job("j", at=(("s", (0,)),), state=JobState.MOVING)])
+    assert not draft(state, rules).problem.job_of["j"].movable
+
+
+def test_pins_and_drains_are_kept_and_wrong_ones_refused(rules: Settings) -> None:
+    state = cluster(
+        [server("s1"), server("s2")], [job("j", at=(("s1", (0,)),), ago_s=9999), job("w")]
+    )
+    made = draft(state, rules, Request(reason="x", pin=("j",), drain=("s2",))).problem
+    assert made.job_of["j"].pinned
+    assert made.server_of["s2"].drain
+    for wrong, text in (
+        ({"pin": ("k",)}, "not on the cluster"),
+        ({"pin": ("w",)}, "not running"),
+        ({"drain": ("s3",)}, "did you mean 's"),
+    ):
+        with pytest.raises(InvalidInput, match=text):
+            draft(state, rules, Request(reason="x", **wrong))  # type: ignore[arg-type]
+
+
+def test_a_request_that_makes_no_sense_is_refused() -> None:
+    for wrong in (
+        {"gap": 2.0},
+        {"reason": " "},
+        {"time_limit_s": 0.0},
+        {"power_cap_w": -1.0},
+        {"max_moves": -1},
+        {"solver": "cplex"},
+        {"objective": "fun"},
+    ):
+        with pytest.raises(InvalidInput):
+            Request(**wrong)  # type: ignore[arg-type]
+
+
+def test_the_same_state_gives_the_same_problem(rules: Settings) -> None:
+    jobs = [job("b", "LM"), job("a"), job("c", at=(("s", (0,)),))]
+    servers = [server("s"), server("k", "k80")]
+    first = draft(cluster(servers, jobs), rules).problem
+    second = draft(cluster(servers[::-1], jobs[::-1]), rules).problem
+    assert first.sha256 == second.sha256
