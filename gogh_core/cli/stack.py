@@ -131,9 +131,7 @@ def _server(settings: Settings, api: Api, env: dict[str, str], say: Say) -> None
             where="gogh up",
             todo="set GOGH_PREFECT__PORT to a free one",
         )
-    command = prefect_command(
-        "server", "start", "--host", chosen.host, "--port", str(chosen.port)
-    )
+    command = prefect_command("server", "start", "--host", chosen.host, "--port", str(chosen.port))
     if daemon.start(command, env):
         say(f"server: starting at {api_url(settings)}")
     _until(api.healthy, daemon, "the server")
@@ -202,7 +200,13 @@ def _deploy(settings: Settings, env: dict[str, str], say: Say) -> int:
     fault = ""
     for _ in range(3):  # a locked SQLite database ends `prefect deploy`; applying twice is harmless
         done = subprocess.run(
-            command, env=env, cwd=home, capture_output=True, text=True, timeout=_READY_S, check=False
+            command,
+            env=env,
+            cwd=home,
+            capture_output=True,
+            text=True,
+            timeout=_READY_S,
+            check=False,
         )
         if done.returncode == 0:
             stamp.write_text(digest, encoding="utf-8")
@@ -211,9 +215,7 @@ def _deploy(settings: Settings, env: dict[str, str], say: Say) -> int:
     raise StackError(f"deployments could not be made: {fault}", where=str(source))
 
 
-def _workers(
-    settings: Settings, api: Api, env: dict[str, str], count: int, say: Say
-) -> list[str]:
+def _workers(settings: Settings, api: Api, env: dict[str, str], count: int, say: Say) -> list[str]:
     chosen, home = settings.prefect, settings.home.absolute()
     names = []
     for number in range(1, count + 1):

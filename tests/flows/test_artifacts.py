@@ -1,0 +1,120 @@
+"""Artifacts are pure functions: the same figures, the same page."""
+
+from __future__ import annotations
+
+import base64
+import re
+from datetime import timedelta
+from xml.etree import ElementTree
+
+from flows import artifacts, charts
+from tests.flows.examples import NOW, PLAN, STATE
+
+
+def pictures(page: str) -> list[ElementTree.Element]:
+    found = re.findall(r"data:image/svg\+xml;base64,([A-Za-z0-9+/=]+)", page)
+    return [ElementTree.fromstring(base64.b64decode(one)) for one in found]
+
+
+def test_the_plan_is_a_table_of_who_goes_where_with_whom_and_why():
+    rows = artifacts.plan_table(PLAN, STATE, watts={"moves": 130.4}, why={"stays": "cheapest"})
+    assert [row["job"] for row in rows] == ["moves", "stops", "starts", "waits", "stays"]
+    moves = rows[0]
+    assert (moves["from"], moves["to"], moves["with"]) == ("s1:0", "s2:0", "starts")
+    assert (moves["promised"], moves["expected"]) == ("5 steps/s", "6 steps/s")
+    assert (moves["watts"], moves["why"]) == ("130", "saves 80 W")
+    by_job = {row["job"]: row for row in rows}
+    assert by_job["stays"]["promised"] == "best effort"
+    assert by_job["stays"]["why"] == "cheapest"
+    assert by_job["waits"]["why"].startswith("needs 12 steps/s")
+    assert {tuple(row) for row in rows} == {tuple(moves)}, "every row has the same columns"
+
+
+def test_the_difference_tells_who_moves_what_is_saved_and_what_it_costs():
+    page = artifacts.difference(
+        PLAN, None, power_w=820.0, before_w=1000.0, move_cost_j=36_000, window_s=300
+    )
+    assert "**Saves 180 W** (1,000 → 820 W), 0.015 kWh" in page
+    assert "1 moves, 1 stops, 1 servers switched, 2 waiting, 0.010 kWh for moves" in page
+    assert "| moves | s1:0 | s2:0 | saves 80 W |" in page
+    more = artifacts.difference(PLAN, PLAN, power_w=1100.0, before_w=1000.0)
+    assert "**Draws 100 W more**" in more
+    assert "Started: nobody. No longer running: nobody." in more
+
+
+def test_what_a_job_is_called_never_becomes_markup():
+    page = artifacts.difference(PLAN, None, power_w=None, before_w=None)
+    assert "9 \\| on v100" in page
+    assert artifacts._cell("<b>*x*</b>") == "&lt;b>\\*x\\*&lt;/b>"
+
+
+def test_the_cycle_page_names_what_was_done_without_and_links_on():
+    page = artifacts.cycle_page(
+        "plan 12:05",
+        state="emitted",
+        reason="schedule",
+        degraded=["no new data for 400 s"],
+        notes=["note"],
+        seconds={"ingest": 1.0, "allocate": 3.0},
+        links={"the plan": "/artifacts/key/gogh-plan"},
+    )
+    assert "⚠ no new data for 400 s" in page
+    assert "[the plan](/artifacts/key/gogh-plan)" in page
+    (picture,) = pictures(page)
+    assert "allocate: 3.00 s (75%)" in "".join(picture.itertext())
+
+
+def test_energy_and_promises_are_a_chart_even_with_holes():
+    windows = [
+        {
+            "window_start": NOW + timedelta(minutes=5 * i),
+            "planned_w": 900.0 + i,
+            "measured_w": None if i == 3 else 880.0,
+            "energy_kwh": 0.07,
+            "kept": None if i == 3 else 0.98,
+            "running": 10,
+            "waiting": 1,
+        }
+        for i in range(4)
+    ]
+    page = artifacts.energy_page(windows)
+    (picture,) = pictures(page)
+    bars = [r for r in picture.iter() if r.tag.endswith("rect") and r.get("fill") == "#3b6ea5"]
+    assert len(bars) == 4 + 1, "four planned bars and the legend"
+    assert "| 2026-01-05 12:20 | 903 | – | 0.070 | – | 10 | 1 |" in page
+    assert "No window has been planned yet" in artifacts.energy_page([])
+
+
+def test_accuracy_is_a_chart_by_network():
+    rows = [
+        {"window_start": NOW, "network": "P1", "error": 0.2, "cells": 4},
+        {"window_start": NOW + timedelta(minutes=5), "network": "P1", "error": 0.15, "cells": 4},
+        {"window_start": NOW + timedelta(minutes=5), "network": "P2", "error": 0.05, "cells": 9},
+    ]
+    page = artifacts.accuracy_page(rows, [{"network": "P2", "version": "v7"}])
+    assert len(pictures(page)) == 1
+    assert "| P1 | 15.0% | 8 |" in page
+    assert "v7" in page
+    assert "Nothing estimated has been measured yet" in artifacts.accuracy_page([], [])
+
+
+def test_contracts_and_quarantine_have_a_page():
+    batch = {"source": "spool", "table_name": "gpu_samples", "status": "warned", "rows_in": 10,
+             "rows_clean": 9, "rows_quarantined": 1, "rows_duplicate": 0, "rows_late": 0}  # fmt: skip
+    held = {"table_name": "gpu_samples", "expectation": "between", "column_name": "power_w",
+            "held": 1, "example": "power_w is -3", "since": NOW}  # fmt: skip
+    page = artifacts.contracts_page([batch], [held])
+    assert "| spool | gpu\\_samples | warned | 10 | 9 | 1 |" in page
+    assert "power\\_w is -3" in page
+    assert "Nothing is held" in artifacts.contracts_page([], [])
+
+
+def test_charts_stand_any_figures():
+    for values in ([], [None], [0.0], [1e-9], [1e12, None, 3.0]):
+        labels = [str(i) for i in range(len(values))]
+        svg = charts.bars_and_line("t <&>", labels, {"a": values}, ("b", values), unit="W")
+        assert ElementTree.fromstring(svg).tag.endswith("svg")
+        assert (
+            ElementTree.fromstring(charts.lines("t", labels, {"a": values}, unit="%")) is not None
+        )
+    assert ElementTree.fromstring(charts.parts("t", {}, unit="s")) is not None

@@ -1,0 +1,60 @@
+"""The forms: safe as they are, labelled, and firm about wrong values."""
+
+from __future__ import annotations
+
+import pytest
+from pydantic import ValidationError
+
+from flows.forms import ReplanForm, WhatIfForm
+from gogh_core.planning import Request
+
+
+def test_the_form_as_it_stands_asks_for_nothing_special():
+    assert ReplanForm().to_request() == Request(reason="by hand")
+
+
+def test_every_field_reaches_the_request():
+    form = ReplanForm(
+        reason=" heat ",
+        dry_run=True,
+        wait_for_approval=True,
+        objective="throughput",
+        solver="highs",
+        gap=0.02,
+        time_limit_s=9,
+        max_moves=0,
+        power_cap_w=5000,
+        pin=["j1 "],
+        drain=["s1"],
+    )
+    assert form.to_request() == Request(
+        "heat", "throughput", "highs", 0.02, 9, 0, 5000, ("j1",), ("s1",), True, True
+    )
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"reason": "  "},
+        {"reason": "schedule"},
+        {"gap": 1.5},
+        {"gap": -0.1},
+        {"time_limit_s": 0},
+        {"max_moves": -1},
+        {"power_cap_w": 0},
+        {"objective": "fame"},
+        {"solver": "cplex"},
+        {"pin": [" "]},
+        {"drian": ["s1"]},
+    ],
+)
+def test_wrong_values_are_refused(wrong):
+    with pytest.raises(ValidationError):
+        ReplanForm(**wrong)
+
+
+@pytest.mark.parametrize("form", [ReplanForm, WhatIfForm])
+def test_every_field_has_a_label_and_a_default(form):
+    fields = form.model_json_schema()["properties"]
+    assert all(field.get("title") for field in fields.values())
+    assert not form.model_json_schema().get("required")

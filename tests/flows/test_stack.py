@@ -1,0 +1,147 @@
+"""Up and down without a server: records of processes, what they see, and prefect.yaml."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+import yaml
+
+from gogh_core.cli.prefect_server import Api, Daemon, api_url, environment, leftovers, port_is_free
+from gogh_core.cli.stack import bring_down, rendered_deployments
+from gogh_core.errors import StackError
+from gogh_core.settings import load
+
+PROJECT = Path(__file__).resolve().parents[2]
+SLEEP = [sys.executable, "-c", "import time; time.sleep(600)"]
+FAMILY = [
+    sys.executable,
+    "-c",
+    "import subprocess, sys, time;"
+    "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)']); time.sleep(600)",
+]
+
+
+@pytest.fixture
+def home(tmp_path):
+    yield tmp_path
+    leftovers(tmp_path, end=True)
+
+
+def marked(home):
+    return os.environ | {"GOGH_STACK": str(home)}
+
+
+def test_a_process_is_started_once_and_ended_with_what_it_started(home):
+    daemon = Daemon("worker-1", home)
+    assert daemon.start(FAMILY, marked(home))
+    assert not daemon.start(FAMILY, marked(home)), "it runs already"
+    process = daemon.process()
+    assert process is not None
+    while not process.children():
+        pass
+    child = process.children()[0]
+    assert daemon.stop(grace_s=0.5)
+    assert not child.is_running() or child.status() == psutil.STATUS_ZOMBIE
+    assert not daemon.stop(), "there is nothing to end any more"
+
+
+def test_a_pid_that_belongs_to_somebody_else_is_never_taken_for_ours(home):
+    daemon = Daemon("server", home)
+    daemon.record.parent.mkdir(parents=True)
+    daemon.record.write_text(f'{{"pid": {os.getpid()}, "began": 1.0}}')
+    assert daemon.process() is None
+    assert not daemon.stop()
+    assert not daemon.record.exists()
+
+
+def test_what_outlived_its_parent_is_found_by_its_mark(home):
+    Daemon("a", home).start(SLEEP, marked(home))
+    other = Daemon("b", home)
+    other.start(SLEEP, os.environ | {"GOGH_STACK": str(home / "other")})
+    found = leftovers(home, end=True)
+    assert len(found) == 1
+    assert other.process() is not None, "another home's process is left alone"
+    other.stop(grace_s=0.5)
+
+
+def test_down_without_up_ends_nothing(settings):
+    assert bring_down(settings) == []
+    assert bring_down(settings) == []
+
+
+def test_our_prefect_never_touches_the_users_own(settings, monkeypatch):
+    monkeypatch.setenv("PREFECT_API_URL", "https://api.prefect.cloud/api")
+    monkeypatch.setenv("PREFECT_API_KEY", "secret")
+    seen = environment(settings)
+    assert seen["PREFECT_API_URL"] == "http://127.0.0.1:4200/api"
+    assert "PREFECT_API_KEY" not in seen
+    assert Path(seen["PREFECT_HOME"]).is_relative_to(settings.home)
+    assert "PREFECT_SERVER_API_AUTH_STRING" not in seen
+
+
+def test_auth_and_database_reach_the_processes_by_environment_only(tmp_path):
+    settings = load(
+        home=tmp_path,
+        prefect={"auth": "ada:pw", "database_url": "postgresql+asyncpg://u:pw@h/d"},
+    )
+    seen = environment(settings)
+    assert seen["PREFECT_SERVER_API_AUTH_STRING"] == seen["PREFECT_API_AUTH_STRING"] == "ada:pw"
+    assert seen["PREFECT_SERVER_DATABASE_CONNECTION_URL"].endswith("@h/d")
+    kept = "".join(p.read_text() for p in tmp_path.rglob("*") if p.is_file())
+    assert "pw" not in kept
+
+
+def test_a_server_elsewhere_is_named_by_its_url(tmp_path):
+    assert api_url(load(home=tmp_path, prefect={"url": "http://big:4200/api/"})).endswith("/api")
+
+
+def test_no_answer_is_told_with_what_to_do(tmp_path):
+    api = Api(load(home=tmp_path, prefect={"port": 9}), patience_s=0.0)
+    assert not api.healthy()
+    with pytest.raises(StackError, match="gogh up"):
+        api.call("GET", "/work_pools/gogh")
+
+
+def test_a_taken_port_is_seen():
+    import socket
+
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        assert not port_is_free("127.0.0.1", taken.getsockname()[1])
+
+
+def test_prefect_yaml_takes_cadence_pool_and_damper_from_the_settings(tmp_path):
+    settings = load(
+        home=tmp_path, cycle={"window_s": 60}, prefect={"pool": "mine", "damper_s": 7.0}
+    )
+    raw = rendered_deployments(settings, (PROJECT / "prefect.yaml").read_text())
+    by_name = {entry["name"]: entry for entry in raw["deployments"]}
+    assert by_name["reallocation"]["schedules"][0]["interval"] == 60
+    assert {entry["work_pool"]["name"] for entry in raw["deployments"]} == {"mine"}
+    assert by_name["replan"]["triggers"][0]["within"] == 7.0
+
+
+def test_every_deployment_names_a_flow_with_a_description_and_tags():
+    raw = yaml.safe_load((PROJECT / "prefect.yaml").read_text())
+    names = set()
+    for entry in raw["deployments"]:
+        module, _, function = entry["entrypoint"].rpartition(".")
+        flow = getattr(importlib.import_module(module), function)
+        assert flow.name == entry["name"]
+        assert entry["description"]
+        assert "gogh" in entry["tags"]
+        names.add(entry["name"])
+    assert names >= {"reallocation", "replan", "retrain", "maintenance", "what-if", "ingest",
+                     "validate", "retrain-p2", "estimate", "allocate", "emit", "watch"}  # fmt: skip
+
+
+def test_prefect_yaml_names_no_machine():
+    text = (PROJECT / "prefect.yaml").read_text()
+    assert yaml.safe_load(text)["pull"] == []
+    assert str(PROJECT) not in text
