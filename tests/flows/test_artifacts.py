@@ -100,7 +100,7 @@ def test_accuracy_is_a_chart_by_network():
 
 def test_contracts_and_quarantine_have_a_page():
     batch = {"source": "spool", "table_name": "gpu_samples", "status": "warned", "rows_in": 10,
-             "rows_clean": 9, "rows_quarantined": 1, "rows_duplicate": 0, "rows_late": 0}  # fmt: skip
+             "rows_clean": 9, "rows_quarantined": 1}  # fmt: skip
     held = {"table_name": "gpu_samples", "expectation": "between", "column_name": "power_w",
             "held": 1, "example": "power_w is -3", "since": NOW}  # fmt: skip
     page = artifacts.contracts_page([batch], [held])
