@@ -63,8 +63,9 @@ class SimulatedCluster:
         self._keys: dict[str, float] = {}
         with self._disk.lock():
             if not self._disk.exists:
+                nothing = meter_row(0.0, self._world.totals)
                 self._world.settle()
-                self._commit([meter_row(0.0, self._world.totals)])
+                self._commit([nothing])
             else:
                 self._load()
 
@@ -187,7 +188,7 @@ class SimulatedCluster:
         """Limit what one GPU may draw."""
         self._act(key, lambda world: actions.limit(world, server, gpu, watts))
 
-    def fault(self, kind: str, target: str) -> None:
+    def fault(self, kind: str, target: str, *, key: str | None = None) -> None:
         """Let something break: gpu_dies, server_vanishes, job_crashes, telemetry_stops."""
 
         def strike(world: World) -> None:
@@ -196,7 +197,7 @@ class SimulatedCluster:
             except ActionFailed as error:
                 raise InvalidInput(error.what, where=error.where, todo=error.todo) from error
 
-        self._act(None, strike)
+        self._act(key, strike)
 
     def _act(self, key: str | None, action: Callable[[World], None]) -> None:
         with self._disk.lock():
