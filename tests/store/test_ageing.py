@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from gogh_core.settings import Settings, load
+from gogh_core.settings import load
 from gogh_core.store import Store, ask
 
 NOON = datetime(2026, 1, 5, 12, 30, tzinfo=UTC)
@@ -43,9 +43,8 @@ def powers(store: Store, relation: str = "gpu_samples_all") -> list[float]:
 
 
 @pytest.fixture
-def store(settings: Settings) -> Store:
-    store = Store(settings, clock=Clock(NOON))
-    store.migrate()
+def store(store: Store) -> Store:
+    store.clock = Clock(NOON)
     return store
 
 

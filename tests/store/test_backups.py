@@ -8,15 +8,14 @@ from pathlib import Path
 import pytest
 
 from gogh_core.errors import InvalidInput, StoreCorrupt
-from gogh_core.settings import Settings, load
+from gogh_core.settings import load
 from gogh_core.store import Store, ask
 from tests.store.test_ageing import NOON, Clock, powers, samples
 
 
 @pytest.fixture
-def store(settings: Settings) -> Store:
-    store = Store(settings, clock=Clock(NOON))
-    store.migrate()
+def store(store: Store) -> Store:
+    store.clock = Clock(NOON)
     store.append("gpu_samples", samples(NOON - timedelta(hours=10), 10))
     store.age()
     return store
