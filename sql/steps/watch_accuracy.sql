@@ -12,6 +12,6 @@ WITH compared AS (
 )
 SELECT window_start, network, median(error) AS error, count(*) AS cells
 FROM compared
-GROUP BY ALL
+GROUP BY window_start, network
 QUALIFY dense_rank() OVER (ORDER BY window_start DESC) <= $rows
 ORDER BY window_start, network;
