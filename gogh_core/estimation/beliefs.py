@@ -1,13 +1,14 @@
 """What a catalog lets us believe of each job on each column: three quantities with spreads.
 
 Alone: the log throughput. Sensitivity: how much a partner takes from the job. Aggressiveness: how
-much the job takes from its partner. A pair's log ratio is the column's mean plus the sensitivity of
+much the job takes from its partner. A pair's ratio (pair over alone) is the column's mean plus the sensitivity of
 the one, the aggressiveness of the other, and what their families do to each other beyond that; so
 a job is looked at once and millions of pairs are sums.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +18,6 @@ import numpy as np
 from gogh_core.estimation.catalog import Catalog, Column
 from gogh_core.estimation.jobset import JobSet
 from gogh_core.estimation.process import (
-    COMMON,
     JobKernels,
     Kernel,
     Observed,
@@ -26,24 +26,25 @@ from gogh_core.estimation.process import (
 )
 from gogh_core.estimation.roofline import column_likeness, column_speed, step_seconds
 
-__all__ = ["ALONE", "AGGRESSIVE", "SENSITIVE", "Beliefs", "Hyper", "believe"]
+__all__ = ["AGGRESSIVE", "ALONE", "SENSITIVE", "Beliefs", "Hyper", "believe", "nan_median"]
 
 Array = np.ndarray[Any, Any]
 
 ALONE, SENSITIVE, AGGRESSIVE = 0, 1, 2
 # Centres of the priors on variances: job kernels for all columns, then by column, as in COMMON.
+_MANNERS = [0.008, 0.004, 0.003, 0.002, 0.005, 0.002, 0.001, 0.001, 0.001, 0.0005, 0.008, 0.004]
 _START = {
-    ALONE: [0.6, 0.1, 0.02, 0.005, 0.5, 0.02, 0.02, 0.005, 0.1, 0.02, 0.3, 0.05],
-    SENSITIVE: [0.02, 0.01, 0.005, 0.002, 0.01, 0.005, 0.003, 0.002, 0.002, 0.001, 0.02, 0.01],
-    AGGRESSIVE: [0.02, 0.01, 0.005, 0.002, 0.01, 0.005, 0.003, 0.002, 0.002, 0.001, 0.02, 0.01],
+    ALONE: [0.3, 0.1, 0.2, 0.2, 0.02, 0.005, 0.2, 0.02, 0.1, 0.1, 0.01, 0.005, 0.01, 0.01, 0.1, 0.02, 0.3, 0.05],
+    SENSITIVE: _MANNERS,
+    AGGRESSIVE: _MANNERS,
 }
-_CELL_START = [0.03, 0.01]
-_NOISE = {ALONE: 0.003, SENSITIVE: 0.002, AGGRESSIVE: 0.002}
+_CELL_START = [0.01, 0.004]
+_NOISE = {ALONE: 0.003, SENSITIVE: 0.001, AGGRESSIVE: 0.001}
 _REFERENCE_CELLS = 1500
 # An unseen column's effect, an unseen unit's offset: standard deviations in logs.
 _UNSEEN_COLUMN_SD, _UNSEEN_SCALE_SD, _BLIND_SCALE_SD = 0.35, 0.9, 2.5
-# Mean log ratio of a pair and its spread where no pair was ever measured: two equal halves, about.
-_BLIND_RATIO, _BLIND_RATIO_SD = float(np.log(0.6)), 0.25
+# Mean ratio of a pair and its spread where no pair was ever measured: two equal halves, about.
+_BLIND_RATIO, _BLIND_RATIO_SD = 0.6, 0.15
 
 
 @dataclass(frozen=True)
@@ -63,9 +64,9 @@ class Beliefs:
     observed: Array
     """How many cells of the job and quantity were measured, [3, jobs, columns]."""
     ratio: Array
-    """Mean log ratio of a pair, [columns]."""
+    """Mean ratio of a pair, [columns]."""
     ratio_variance: Array
-    """Of a pair's log ratio around the sum, [columns]."""
+    """Of a pair's ratio around the sum, [columns]."""
     interaction: Array | None
     """What two jobs do to each other beyond the sum, [columns, jobs, jobs]; None: nothing known."""
     hyper: Hyper
@@ -92,7 +93,8 @@ def believe(
     shape = (len(jobs.names), len(columns))
     kernel_jobs = jobs.kernels()
     likeness = column_likeness(columns)
-    plain = JobKernels(kernel_jobs, likeness)
+    speed = column_speed(columns)
+    plain = JobKernels(kernel_jobs, likeness, speed - speed.mean())
 
     seconds = step_seconds(jobs.jobs, jobs.facts, columns)
     with np.errstate(divide="ignore"):
@@ -124,7 +126,9 @@ def believe(
     variance[0] += level.variance(jobs.unit_code, jobs.has_facts)
 
     cell = _cell_features(mean[0], table, seconds, jobs.has_facts)
-    featured = JobKernels(kernel_jobs, likeness, cell)
+    spread = float(np.nanvar(table)) if (~np.isnan(table)).any() else 1.0
+    trust = np.where(np.isnan(table), spread / (spread + 4 * variance[0]), 1.0)
+    featured = JobKernels(kernel_jobs, likeness, None, cell, trust)
     found = [first]
     observed = np.zeros((3, *shape))
     observed[0] = ~np.isnan(table)
@@ -139,13 +143,19 @@ def believe(
         found.append(kernel)
         mean[quantity], variance[quantity] = _settle(featured, kernel, seen, who, shape)
         observed[quantity] = counts
-    with np.errstate(all="ignore"):
-        centre = np.array([np.nanmedian(c) if (~np.isnan(c)).any() else np.nan for c in table.T])
+    centre = nan_median(table, 0)
     return Beliefs(
         columns, mean, np.maximum(variance, 1e-8), observed, effects.mean, effects.residual,
         pairs.interaction(effects, jobs, shape), Hyper((found[0], found[1], found[2])), centre,
         roofline,
     )  # fmt: skip
+
+
+def nan_median(values: Array, axis: int) -> Array:
+    """Median that skips NaN, and is NaN, silently, where there is nothing."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        return np.asarray(np.nanmedian(values, axis=axis))
 
 
 def _settle(
@@ -195,14 +205,12 @@ class _Level:
         offset: dict[int, float] = {}
         if seen.any():
             job = np.zeros(len(residual))
-            with np.errstate(all="ignore"), _quiet():
-                for _ in range(8):
-                    job = np.nanmedian(residual - column, axis=1)
-                    step = np.nanmedian(residual - job[:, None], axis=0)
-                    column = np.where(seen, np.nan_to_num(step), 0.0)
+            for _ in range(8):
+                job = nan_median(residual - column, 1)
+                step = nan_median(residual - job[:, None], 0)
+                column = np.where(seen, np.nan_to_num(step), 0.0)
             column = np.where(seen, column - column[seen].mean(), 0.0)
-            with _quiet():
-                job = np.nanmedian(residual - column, axis=1)
+            job = nan_median(residual - column, 1)
             for unit in np.unique(units[~np.isnan(job)]):
                 offset[int(unit)] = float(np.median(job[(units == unit) & ~np.isnan(job)]))
         weight = likeness[:, seen] if seen.any() else np.zeros((count, 0))
@@ -225,23 +233,9 @@ class _Level:
         return new[:, None] ** 2 + self.column_sd[None] ** 2
 
 
-class _quiet:
-    """Medians of nothing are NaN, without a word."""
-
-    def __enter__(self) -> None:
-        import warnings
-
-        self._caught = warnings.catch_warnings()
-        self._caught.__enter__()
-        warnings.simplefilter("ignore", RuntimeWarning)
-
-    def __exit__(self, *exc: object) -> None:
-        self._caught.__exit__(None, None, None)
-
-
 @dataclass(frozen=True)
 class _Effects:
-    """Additive fit of the pairs' log ratios: means by job and column, and how many pairs each."""
+    """Additive fit of the pairs' ratios: means by job and column, and how many pairs each."""
 
     mean: Array
     residual: Array
@@ -251,7 +245,7 @@ class _Effects:
 
 @dataclass(frozen=True)
 class _Pairs:
-    """Measured log ratios, directed: `job` next to `partner`."""
+    """Measured ratios, directed: `job` next to `partner`."""
 
     job: Array
     partner: Array
@@ -265,7 +259,7 @@ class _Pairs:
         rows = np.flatnonzero(cells.partner >= 0)
         alone = table[cells.job[rows], cells.column[rows]]
         rows, alone = rows[~np.isnan(alone)], alone[~np.isnan(alone)]
-        ratio = np.clip(cells.log[rows] - alone, -4.0, 0.7)
+        ratio = np.clip(np.exp(cells.log[rows] - alone), 0.02, 1.1)
         return cls(cells.job[rows], cells.partner[rows], cells.column[rows], ratio, columns)
 
     def effects(self, shape: tuple[int, int]) -> _Effects:
@@ -285,7 +279,7 @@ class _Pairs:
             rest = self.ratio - mean[self.column] - s[own]
             a = np.bincount(other, rest, minlength=size) / (n_other + 0.3)
         left = self.ratio - mean[self.column] - s[own] - a[other]
-        residual = (np.bincount(self.column, left**2, minlength=shape[1]) + 3 * 0.03) / (n_col + 3)
+        residual = (np.bincount(self.column, left**2, minlength=shape[1]) + 3 * 0.02) / (n_col + 3)
         freed = np.maximum(1.0, n_col / np.maximum(1, n_col - 0.5 * (
             np.bincount(np.arange(size) % shape[1], n_own > 0, minlength=shape[1])
             + np.bincount(np.arange(size) % shape[1], n_other > 0, minlength=shape[1]))))  # fmt: skip
@@ -310,18 +304,29 @@ class _Pairs:
             self.ratio - effects.mean[self.column]
             - effects.own[0][self.job, self.column] - effects.on_partner[0][self.partner, self.column]
         )  # fmt: skip
+        values = np.zeros((shape[1], shape[0], shape[0]), np.float32)
+        here = np.zeros_like(values)
+        values[self.column, self.job, self.partner] = left
+        here[self.column, self.job, self.partner] = 1.0
         kernels = jobs.kernels()
-        sibling = (0.3 * kernels[0] + 0.7 * kernels[1]).astype(np.float32)
-        out = np.zeros((shape[1], shape[0], shape[0]), np.float32)
-        for column in np.unique(self.column):
-            rows = self.column == column
-            values = np.zeros((shape[0], shape[0]), np.float32)
-            here = np.zeros((shape[0], shape[0]), np.float32)
-            values[self.job[rows], self.partner[rows]] = left[rows]
-            here[self.job[rows], self.partner[rows]] = 1.0
-            weight = sibling @ here @ sibling.T
-            out[column] = (sibling @ values @ sibling.T) / (weight + 1.0)
-        return out
+        best, chosen = np.inf, (kernels[0].astype(np.float32), 1.0)
+        for near in (0.3, 0.7, 1.0):
+            sibling = ((1 - near) * kernels[0] + near * kernels[1]).astype(np.float32)
+            others = sibling - np.diag(np.diag(sibling))
+            # How well do a job's siblings tell its residuals? Chosen by leaving each job out.
+            top = _smooth(others, values, sibling)
+            total = _smooth(others, here, sibling)
+            for ridge in (0.1, 0.3, 1.0, 3.0, 30.0):
+                missed = float(((values - top / (total + ridge)) ** 2 * here).sum())
+                if missed < best:
+                    best, chosen = missed, (sibling, ridge)
+        sibling, ridge = chosen
+        return np.asarray(_smooth(sibling, values, sibling) / (_smooth(sibling, here, sibling) + ridge))
+
+
+def _smooth(left: Array, middle: Array, right: Array) -> Array:
+    """Sums over siblings on both sides, [columns, jobs, jobs]."""
+    return np.stack([left @ one @ right.T for one in middle])
 
 
 def _add_shared_only(
@@ -333,8 +338,10 @@ def _add_shared_only(
     if not len(rows):
         return
     column, partner = cells.column[rows], cells.partner[rows]
-    implied = cells.log[rows] - effects.mean[column] - effects.on_partner[0][partner, column]
-    spread = effects.residual[column] + 0.04 + cells.variance[rows]
+    share = effects.mean[column] + effects.on_partner[0][partner, column]
+    implied = cells.log[rows] - np.log(np.clip(share, 0.1, 1.0))
+    spread = (effects.residual[column] + 0.02) / np.clip(share, 0.1, 1.0) ** 2
+    spread = spread + cells.variance[rows]
     key = cells.job[rows] * table.shape[1] + column
     total = np.bincount(key, 1 / spread, minlength=table.size)
     value = np.bincount(key, implied / spread, minlength=table.size)
@@ -359,5 +366,3 @@ def _cell_features(mean: Array, table: Array, seconds: Array, has_facts: Array) 
         out[..., i] = (np.clip(feature, low, high) - low) / spread
     return out
 
-
-assert len(COMMON) == 7

@@ -110,8 +110,10 @@ class JobSet:
         near = family * np.exp(-(apart**2) / (2 * 0.8**2)) * damp
         far = family * np.exp(-(apart**2) / (2 * 3.0**2)) * damp
         same = np.eye(len(self.jobs))
-        centre = float(np.mean(batch[known])) if known.any() else 0.0
-        offset = np.where(known, batch - centre, 0.0)
+        # Batch sizes compare within a family only: its own mean is the origin of the slope.
+        total = np.bincount(self.families, np.where(known, batch, 0.0))
+        count = np.maximum(np.bincount(self.families, known), 1)
+        offset = np.where(known, batch - (total / count)[self.families], 0.0)
         slope = offset[:, None] * offset[None]
         has = self.has_facts
         shape = np.nan_to_num(self.shares)[:, :-1]

@@ -21,6 +21,8 @@ Array = np.ndarray[Any, Any]
 
 # Job kernels, in the order of the variances; each is used for all columns and by column.
 COMMON = ("family", "batch near", "batch far", "job", "slope", "facts", "cell")
+# Kernels that also come tilted: a job's level and what it gains from faster columns go together.
+TILTED, TILT = (0, 2, 3), 0.7
 _PRIOR_SD = 1.5
 _FIT_CELLS = 420
 _JITTER = 1e-6
@@ -32,19 +34,29 @@ class JobKernels:
 
     jobs: tuple[Array, ...]
     columns: Array
+    speed: Array | None = None
+    """Log speed of columns, centred: jobs may gain more or less from faster columns than others."""
     cell: Array | None = None
     """A feature of each cell [jobs, columns, d], for the last kernel; None: it is left out."""
+    trust: Array | None = None
+    """How far the feature is known, [jobs, columns], 0 to 1."""
 
     def between(self, job_a: Array, col_a: Array, job_b: Array, col_b: Array) -> list[Array]:
         """All parts between two lists of cells."""
         column = self.columns[np.ix_(col_a, col_b)]
         parts = []
-        for kernel in self.jobs:
+        for i, kernel in enumerate(self.jobs):
             part = kernel[np.ix_(job_a, job_b)]
             parts += [part, part * column]
+            if self.speed is not None and i in TILTED:
+                up, down = 1 + TILT * self.speed, 1 - TILT * self.speed
+                parts += [part * np.outer(up[col_a], up[col_b])]
+                parts += [part * np.outer(down[col_a], down[col_b])]
         if self.cell is not None:
             a, b = self.cell[job_a, col_a], self.cell[job_b, col_b]
             near = np.exp(-((a[:, None] - b[None]) ** 2).sum(-1) / 2)
+            if self.trust is not None:
+                near *= self.trust[job_a, col_a][:, None] * self.trust[job_b, col_b][None]
             parts += [near, near * column]
         return parts
 
