@@ -1,0 +1,289 @@
+"""The steps of a cycle as plain functions, each of which degrades on its own.
+
+state → ingest (with its contracts) → retrain → estimate → allocate → emit. A step gives what it has
+and a list of what it had to do without; it raises UnsafeToPlan when going on could do harm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from gogh_core.allocation import greedy, plan
+from gogh_core.cluster import Capabilities, ClusterManager
+from gogh_core.domain import ClusterState, Cycle, Descriptors, JobState, Mode, Plan, PowerState
+from gogh_core.errors import (
+    ClusterUnavailable,
+    GoghError,
+    InvalidProblem,
+    SolverFailed,
+    UnsafeToPlan,
+)
+from gogh_core.planning.alone import FOREIGN
+from gogh_core.planning.budget import OverBudget
+from gogh_core.planning.problem import Draft, draft_problem
+from gogh_core.planning.request import Request
+from gogh_core.settings import Settings
+from gogh_core.store import Store, fetch
+
+if TYPE_CHECKING:
+    from gogh_core.estimation import RetrainReport
+    from gogh_core.telemetry import IngestReport
+
+__all__ = [
+    "Allocated",
+    "Estimated",
+    "Ingested",
+    "Retrained",
+    "allocate_step",
+    "estimate_step",
+    "ingest_step",
+    "read_state",
+    "retrain_step",
+    "window_left_s",
+]
+
+_TRIES = 3
+_LIVE = (JobState.WAITING, JobState.RUNNING, JobState.MOVING)
+LEAST_WINDOW = 0.2
+"""A replan late in its window is made for at least this share of one: its moves last longer."""
+
+
+def read_state(manager: ClusterManager, settings: Settings, now: datetime) -> ClusterState:
+    """What the cluster looks like; without it, or with an old one, nothing can be planned."""
+    for attempt in range(_TRIES):
+        try:
+            state = manager.state()
+            break
+        except ClusterUnavailable as error:
+            if attempt == _TRIES - 1:
+                raise UnsafeToPlan(
+                    f"the cluster manager gives no answer ({error})",
+                    where=manager.name,
+                    todo="see whether it runs; the last plan stays",
+                ) from error
+    age_s = (now - state.at).total_seconds()
+    if age_s > settings.telemetry.max_age_s:
+        raise UnsafeToPlan(
+            f"the cluster's state is {age_s:.0f} s old, more than "
+            f"{settings.telemetry.max_age_s:.0f} s",
+            where=manager.name,
+            todo="renew it, or raise telemetry.max_age_s",
+        )
+    return state
+
+
+@dataclass(frozen=True, slots=True)
+class Ingested:
+    """What came in, and how old the newest accepted data is (None: there has never been any)."""
+
+    report: IngestReport | None
+    data_age_s: float | None
+    held: frozenset[str] = frozenset()
+    """Jobs whose records broke their contract."""
+    degraded: tuple[str, ...] = ()
+
+
+def ingest_step(
+    store: Store,
+    settings: Settings,
+    state: ClusterState,
+    now: datetime,
+    *,
+    within: Callable[[Callable[[], IngestReport]], IngestReport] | None = None,
+) -> Ingested:
+    """Take telemetry in and validate it; what is missing is named, too old data is refused."""
+    from gogh_core.telemetry import ingest
+
+    degraded: list[str] = []
+    report: IngestReport | None = None
+    try:
+        run = within or (lambda work: work())
+        report = run(lambda: ingest(store, settings, now=now, state=state))
+    except (GoghError, OverBudget) as error:
+        degraded.append(f"telemetry could not be taken in: {error}")
+    degraded += report.faults if report is not None else ()
+    with store.read() as connection:
+        newest = fetch(connection, "planning_newest_data").to_pylist()[0]["ts"]
+        held = fetch(connection, "planning_held_jobs")["job_id"].to_pylist()
+    age_s = None if newest is None else max(0.0, (now - newest).total_seconds())
+    _check_age(age_s, state, settings, degraded)
+    return Ingested(report, age_s, frozenset(held), tuple(degraded))
+
+
+def _check_age(
+    age_s: float | None, state: ClusterState, settings: Settings, degraded: list[str]
+) -> None:
+    running = sum(1 for status in state.jobs if status.state is JobState.RUNNING)
+    if not running:
+        return
+    if age_s is None:
+        degraded.append("no telemetry has come yet: planned from declarations alone")
+    elif age_s > settings.telemetry.max_age_s:
+        raise UnsafeToPlan(
+            f"the newest telemetry is {age_s:.0f} s old, more than "
+            f"{settings.telemetry.max_age_s:.0f} s, and {running} jobs run",
+            todo="bring a source back, or raise telemetry.max_age_s; the last plan stays",
+        )
+    elif age_s > 2 * settings.cycle.window_s:
+        degraded.append(f"the newest telemetry is {age_s:.0f} s old")
+
+
+@dataclass(frozen=True, slots=True)
+class Retrained:
+    """What became of retraining."""
+
+    report: RetrainReport | None = None
+    degraded: tuple[str, ...] = ()
+
+
+def retrain_step(store: Store, settings: Settings, now: datetime, *, budget_s: float) -> Retrained:
+    """Retrain P2 on what came in; whatever goes wrong, the serving network goes on serving."""
+    from gogh_core import estimation
+
+    retrain = getattr(estimation, "retrain", None)
+    if retrain is None:
+        return Retrained()
+    limit_s = min(budget_s, settings.estimation.retrain_budget_s)
+    if limit_s < 1.0:
+        return Retrained(degraded=("no time was left to retrain: the serving network serves",))
+    try:
+        return Retrained(retrain(store, settings, now=now, budget_s=limit_s))
+    except (GoghError, OverBudget) as error:
+        return Retrained(degraded=(f"retraining failed ({error}): the serving network serves",))
+
+
+@dataclass(frozen=True)
+class Estimated:
+    """Every way to run every class, at the chosen confidence."""
+
+    options: pa.Table
+    version: str
+    degraded: tuple[str, ...] = ()
+
+
+def estimate_step(
+    store: Store,
+    settings: Settings,
+    state: ClusterState,
+    now: datetime,
+    capabilities: Capabilities,
+) -> Estimated:
+    """Estimate the queue and the running jobs on all GPU types of the cluster."""
+    from gogh_core.estimation import Catalog, Estimator, load_estimator
+
+    degraded: list[str] = []
+    try:
+        estimator = load_estimator(settings.models)
+    except GoghError as error:
+        degraded.append(f"the serving network cannot be used ({error}): the one we came with is")
+        estimator = Estimator()
+    try:
+        catalog = Catalog.from_store(
+            store, now=now, half_life_days=settings.estimation.half_life_days
+        )
+    except GoghError as error:
+        degraded.append(f"measurements cannot be used ({error}): estimated from declarations")
+        catalog = Catalog.empty()
+    jobs = [status.job for status in state.jobs if status.state in _LIVE]
+    classes: dict[str, Descriptors] = {job.job_class: job.descriptors for job in jobs}
+    counts = {1, *(m for job in jobs if job.mode is Mode.GANG for m in job.gpu_counts)}
+    types = {s.server.gpu_type for s in state.servers if s.power is not PowerState.DOWN}
+    options = estimator.options(
+        catalog,
+        [classes[name] for name in sorted(classes)],
+        sorted(types),
+        gpu_counts=sorted(counts),
+        confidence=settings.estimation.confidence,
+        pairs=settings.allocation.share and capabilities.pairs_named_jobs,
+    )
+    return Estimated(options, estimator.version, tuple(degraded))
+
+
+@dataclass(frozen=True)
+class Allocated:
+    """The plan of a window: as the solver made it, and as it is carried out (`plan`)."""
+
+    draft: Draft
+    solved: Plan
+    plan: Plan
+    degraded: tuple[str, ...] = ()
+
+
+def allocate_step(
+    state: ClusterState,
+    estimated: Estimated,
+    settings: Settings,
+    request: Request,
+    now: datetime,
+    *,
+    cycle: Cycle,
+    capabilities: Capabilities,
+    held: Collection[str] = (),
+    budget_s: float | None = None,
+) -> Allocated:
+    """Problem in, plan out; a solver that fails or runs out of time still gives a plan."""
+    try:
+        draft = draft_problem(
+            state,
+            estimated.options,
+            settings,
+            request,
+            now,
+            capabilities=capabilities,
+            window_s=window_left_s(cycle, settings, now),
+            held=held,
+        )
+    except InvalidProblem as error:
+        raise UnsafeToPlan(
+            f"the cluster's state makes no problem: {error.what}", todo="see the manager's records"
+        ) from error
+    if not draft.problem.servers:
+        raise UnsafeToPlan("no server can be used", todo="see whether the cluster is up")
+    limit_s = request.time_limit_s or settings.allocation.time_limit_s
+    if budget_s is not None:
+        limit_s = max(1.0, min(limit_s, budget_s))
+    gap = settings.allocation.gap if request.gap is None else request.gap
+    versions = {"estimator": estimated.version}
+    degraded: list[str] = []
+    try:
+        solver = request.solver or settings.allocation.solver
+        solved = plan(
+            draft.problem, solver=solver, gap=gap, time_limit_s=limit_s, versions=versions
+        )
+    except SolverFailed as error:
+        degraded.append(f"the solver failed ({error}): planned by the greedy rule")
+        solved = greedy(draft.problem, versions=versions)
+    if solved.status == "time_limit":
+        degraded.append(f"the solver ran out of time: gap {solved.gap:.2%}, asked {gap:.2%}")
+    elif solved.status == "greedy" and not degraded:
+        degraded.append("planned by the greedy rule: nothing better was found in time")
+    return Allocated(draft, solved, _carried_out(solved, draft, cycle), tuple(degraded))
+
+
+def window_left_s(cycle: Cycle, settings: Settings, now: datetime) -> float:
+    """What is left of the window: all of it for the schedule, the rest for a replan."""
+    window_s = float(settings.cycle.window_s)
+    if cycle.revision == 0:
+        return window_s
+    passed_s = (now - cycle.window_start).total_seconds()
+    return min(window_s, max(LEAST_WINDOW * window_s, window_s - passed_s))
+
+
+def _carried_out(solved: Plan, draft: Draft, cycle: Cycle) -> Plan:
+    """The plan without jobs of nobody, with those that could not be planned, under its own id."""
+    return replace(
+        solved,
+        id=f"{cycle.id}-{draft.problem.sha256[:8]}",
+        placements=tuple(p for p in solved.placements if not p.job.startswith(FOREIGN)),
+        waiting=(*(w for w in solved.waiting if not w.job.startswith(FOREIGN)), *draft.waiting),
+        notes=_unique((*solved.notes, *draft.notes)),
+    )
+
+
+def _unique(notes: Sequence[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(notes))
