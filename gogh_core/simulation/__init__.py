@@ -7,13 +7,20 @@ same arrivals under simple policies, `replay` a trace. The ground truth stays in
 from gogh_core.simulation.cluster import SAMPLE_PERIOD_S, SimulatedCluster, open_cluster
 from gogh_core.simulation.comparison import Comparison, Outcome, compare
 from gogh_core.simulation.metrics import Metrics
+from gogh_core.simulation.replay import ReplayReport, read_cluster, read_jobs, replay
+from gogh_core.simulation.table import TableTruth
 
 __all__ = [
     "SAMPLE_PERIOD_S",
     "Comparison",
     "Metrics",
     "Outcome",
+    "ReplayReport",
     "SimulatedCluster",
+    "TableTruth",
     "compare",
     "open_cluster",
+    "read_cluster",
+    "read_jobs",
+    "replay",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -39,17 +40,48 @@ class Comparison:
         return asdict(self)
 
 
-def run_policy(world: World, policy: Policy, horizon_s: float, *, every_s: float | None) -> None:
-    """Run a world to the horizon; the policy acts at each event, or every so often."""
-    due_s = 0.0
-    while world.now_s < horizon_s:
+def run_policy(
+    world: World,
+    policy: Policy,
+    horizon_s: float,
+    *,
+    every_s: float | None,
+    to_the_end: bool = False,
+    report: Callable[[float, int], None] | None = None,
+) -> None:
+    """Run a world to the horizon; the policy acts at each event, or every so often.
+
+    With `to_the_end` it stops when the last job has gone. `report` is told the hours gone by and
+    the jobs that are through.
+    """
+    due_s, told_s = 0.0, 0.0
+    seen: object = None
+    while world.now_s < horizon_s - 1e-6:
         world.settle()
+        if to_the_end and world.coming is None and not world.jobs:
+            break
         if every_s is None or world.now_s >= due_s - 1e-6:
-            policy(world)
-            due_s = due_s + every_s if every_s is not None else 0.0
-        until = horizon_s if every_s is None else min(horizon_s, due_s)
-        world.step(world.next_event_s(until))
+            if _situation(world) != seen:
+                policy(world)
+                seen = _situation(world)
+            while every_s is not None and due_s <= world.now_s + 1e-6:
+                due_s += every_s
+        world.step(world.next_event_s(horizon_s if every_s is None else min(horizon_s, due_s)))
         world.events.clear()
+        for job in world.ended[-len(world.jobs) :]:
+            world.jobs.pop(job.id, None)
+        if report is not None and world.now_s - told_s >= 3600:
+            told_s = world.now_s
+            report(world.now_s / 3600, len(world.ended))
+
+
+def _situation(world: World) -> object:
+    """Everything a policy looks at; where it is the same, there is nothing to decide."""
+    return (
+        [(job.id, job.state, [place.slot for place in job.places]) for job in world.jobs.values()],
+        [world.required(job) for job in world.jobs.values() if job.demand.base_rate is not None],
+        [server.power for server in world.servers.values()],
+    )
 
 
 def compare(
@@ -68,7 +100,7 @@ def compare(
         world = new_world(settings, seed=seed)
         first = meter_row(0.0, world.totals)
         run_policy(world, policy, horizon_s, every_s=None if name == "fcfs" else window_s)
-        waits = [job.waited_s for job in world.jobs.values()]
+        waits = [job.waited_s for job in [*world.ended, *world.jobs.values()]]
         outcomes.append(
             Outcome(
                 name,

@@ -1,21 +1,21 @@
 """A throughput table, and a power table beside it, as ground truth.
 
-Cells that the table does not have do not run. Where a table holds several campaigns (`source`), the
-one with the most rows counts: figures of different campaigns are not to be mixed. Nobody has
-measured the power of two jobs on one GPU; it is assumed that each draws its own power above idle in
-proportion to the speed it keeps, up to the GPU's maximum.
+Cells that the table does not have do not run. Where a table holds several campaigns (`source`),
+only one counts (with pairs, then with the most GPU types): figures of different campaigns are not
+to be mixed. Nobody has measured the power of two jobs on one GPU; it is assumed that each draws its
+own power above idle in proportion to the speed it keeps, up to the GPU's maximum.
 """
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from statistics import fmean
 from typing import Any, Self
 
 from gogh_core import hardware
-from gogh_core.errors import InvalidCatalog
+from gogh_core.errors import InvalidCatalog, InvalidInput
 from gogh_core.simulation.truth import Run, limited
 
 __all__ = ["TableTruth", "read_rows"]
@@ -40,10 +40,12 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
         options = csv.ConvertOptions(strings_can_be_null=True)
         return list(csv.read_csv(path, convert_options=options).to_pylist())
     except OSError as error:
-        raise InvalidCatalog([error.strerror or "cannot be read"], where=str(path)) from error
+        missing = isinstance(error, FileNotFoundError)
+        what = "there is no such file" if missing else f"cannot be read: {error}"
+        raise InvalidInput(what, where=str(path)) from error
     except (lib.ArrowInvalid, ValueError, TypeError, AttributeError) as error:
         text = str(error).splitlines()[0] if str(error) else "unreadable"
-        raise InvalidCatalog([text], where=str(path)) from error
+        raise InvalidInput(f"cannot be read as a table: {text}", where=str(path)) from error
 
 
 class TableTruth:
@@ -168,6 +170,14 @@ def _key(model: str) -> str:
 
 
 def _one_source(rows: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    counts = Counter(row.get("source") for row in rows)
-    most = max(counts, key=lambda name: (counts[name], str(name))) if counts else None
-    return [row for row in rows if row.get("source") == most]
+    """Rows of the campaign with pairs and the most GPU types, then the most rows."""
+    campaigns: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
+    for row in rows:
+        campaigns[str(row.get("source"))].append(row)
+
+    def worth(name: str) -> tuple[bool, int, int, str]:
+        own = campaigns[name]
+        pairs = any(row.get("partner_job_type") is not None for row in own)
+        return pairs, len({row["gpu_type"] for row in own}), len(own), name
+
+    return campaigns[max(campaigns, key=worth)] if campaigns else []

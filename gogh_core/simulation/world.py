@@ -127,7 +127,9 @@ class World:
     def next_event_s(self, horizon_s: float) -> float:
         """When something will happen next by itself, at most `horizon_s`."""
         self.settle()
-        times = [horizon_s, (math.floor(self.now_s / _RATE_STEP_S + 1e-9) + 1) * _RATE_STEP_S]
+        times = [horizon_s]
+        if any(record.demand.base_rate is not None for record in self.jobs.values()):
+            times.append((math.floor(self.now_s / _RATE_STEP_S + 1e-9) + 1) * _RATE_STEP_S)
         if self.coming is not None:
             times.append(self.coming.arrives_s)
         for server in self.servers.values():

@@ -1,0 +1,170 @@
+"""The same arrivals under other policies, and traces replayed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from gogh_core.cli import app
+from gogh_core.domain import PowerState, Server
+from gogh_core.errors import InvalidInput
+from gogh_core.settings import SimulationSettings
+from gogh_core.simulation import TableTruth, compare, read_cluster, read_jobs, replay
+from gogh_core.simulation.building import new_world
+from gogh_core.simulation.comparison import run_policy
+from gogh_core.simulation.planned import planned
+from gogh_core.simulation.policies import POLICIES, first_come
+
+SETTINGS = SimulationSettings(servers=12, seed=1)
+TABLE = TableTruth(
+    [
+        {"gpu_type": kind, "job_type": name, "throughput": rate, "scale_factor": count}
+        for kind, name, rate, count in (
+            ("v100", "A", 10.0, 1),
+            ("v100", "A", 18.0, 2),
+            ("k80", "A", 3.0, 1),
+            ("v100", "B", 4.0, 1),
+            ("k80", "B", 1.5, 1),
+        )
+    ]
+    + [
+        {
+            "gpu_type": "v100",
+            "job_type": "A",
+            "partner_job_type": "B",
+            "throughput": 8.0,
+            "partner_throughput": 3.0,
+            "scale_factor": 1,
+        }
+    ]
+)
+SERVERS = (Server("old", "k80", 2, 200.0), Server("new", "v100", 4, 300.0))
+JOBS = [
+    {"arrival_s": 10.0 * index, "job_type": "AB"[index % 2], "num_gpus": 1, "total_steps": 4000}
+    for index in range(8)
+] + [{"arrival_s": 100.0, "job_type": "A", "num_gpus": 2, "total_steps": 9000}]
+
+
+def occupied(world) -> dict[tuple[str, int], int]:
+    users: dict[tuple[str, int], int] = {}
+    for job in world.jobs.values():
+        for place in job.places:
+            for gpu in place.gpus:
+                users[place.server, gpu] = users.get((place.server, gpu), 0) + 1
+    return users
+
+
+def test_first_come_never_shares_and_leaves_everything_on() -> None:
+    world = new_world(SETTINGS)
+    run_policy(world, POLICIES["fcfs"], 5400, every_s=None)
+    assert set(occupied(world).values()) == {1}
+    assert all(server.power is PowerState.ON for server in world.servers.values())
+
+
+def test_best_fit_shares_and_switches_idle_servers_off() -> None:
+    world = new_world(SETTINGS)
+    run_policy(world, POLICIES["best_fit"], 5400, every_s=300)
+    assert max(occupied(world).values()) == 2
+    assert any(server.power is PowerState.OFF for server in world.servers.values())
+
+
+def test_the_comparison_has_the_same_jobs_and_best_fit_saves_energy() -> None:
+    found = compare(SETTINGS, horizon_s=3600)
+    fcfs, best = found["fcfs"].metrics, found["best_fit"].metrics
+    assert fcfs.submitted == best.submitted
+    assert best.energy_j < 0.95 * fcfs.energy_j
+    assert compare(SETTINGS, horizon_s=3600) == found
+    assert json.dumps(found.to_dict())
+
+
+def test_who_was_released_only_is_placed() -> None:
+    world = new_world(SETTINGS)
+    world.settle()
+    chosen = next(iter(world.jobs))
+    first_come(world, only=lambda job: job.id == chosen)
+    assert [job.id for job in world.jobs.values() if job.places] == [chosen]
+
+
+@pytest.mark.parametrize("policy", ["fcfs", "best_fit", "gogh"])
+def test_a_trace_is_replayed_to_its_end(policy) -> None:
+    found = replay(JOBS, TABLE, SERVERS, policy, window_s=60)
+    assert found.finished == found.jobs == 9
+    assert found.left_out == 0
+    assert found.makespan_s >= found.jct_p95_s >= found.jct_median_s > 0
+    assert found.energy_j == pytest.approx(found.mean_watts * found.makespan_s)
+    assert 0 < found.utilisation <= 1
+    assert found == replay(JOBS, TABLE, SERVERS, policy, window_s=60)
+
+
+def test_jobs_that_cannot_run_are_left_out_and_counted() -> None:
+    odd = [
+        *JOBS,
+        {"arrival_s": 3.0, "job_type": "C"},
+        {"arrival_s": 3.0, "job_type": "A", "num_gpus": 64},
+    ]
+    assert replay(odd, TABLE, SERVERS, "fcfs").left_out == 2
+    unnamed = [{"arrival_s": 0.0, "duration_s": 60.0}]
+    assert replay(unnamed, TABLE, SERVERS, "fcfs").drawn_classes == 1
+
+
+def test_gogh_plans_the_embedded_cluster() -> None:
+    world = new_world(SimulationSettings(servers=6, seed=2))
+    run_policy(world, planned(window_s=300), 1200, every_s=300)
+    assert occupied(world)
+    assert max(occupied(world).values()) <= 2
+
+
+def files(folder: Path) -> list[str]:
+    (folder / "jobs.json").write_text(json.dumps(JOBS))
+    rows = [
+        {"gpu_type": "v100", "job_type": "A", "throughput": 10.0},
+        {"gpu_type": "v100", "job_type": "B", "throughput": 4.0},
+    ]
+    (folder / "table.json").write_text(json.dumps(rows))
+    (folder / "cluster.csv").write_text("id,gpu_type,gpus,base_w\nn1,Tesla V100-SXM2-16GB,4,300\n")
+    return [
+        "simulate",
+        f"--jobs={folder / 'jobs.json'}",
+        f"--throughput={folder / 'table.json'}",
+        f"--cluster={folder / 'cluster.csv'}",
+    ]
+
+
+def test_the_command_prints_a_column_for_each_policy(tmp_path: Path) -> None:
+    words = files(tmp_path)
+    shown = CliRunner().invoke(app, [*words, "--policy=all"])
+    assert shown.exit_code == 0, shown.output
+    assert "promise kept" in shown.output
+    assert "best_fit" in shown.output
+    raw = CliRunner().invoke(app, [*words, "--policy=fcfs", "--json"])
+    assert json.loads(raw.output)["left_out"] == 1
+    bad = CliRunner().invoke(app, [*words, "--policy=lifo"])
+    assert isinstance(bad.exception, InvalidInput)
+
+
+def test_bad_files_are_one_clear_error(tmp_path: Path) -> None:
+    path = tmp_path / "x.json"
+    path.write_text(json.dumps([{"gpu_type": "abacus", "gpus": 1}]))
+    with pytest.raises(InvalidInput, match="abacus"):
+        read_cluster(path)
+    path.write_text(json.dumps([{"gpu_type": "v100"}]))
+    with pytest.raises(InvalidInput, match="gpus"):
+        read_cluster(path)
+    path.write_text(json.dumps([{"job_type": "A"}]))
+    with pytest.raises(InvalidInput, match="arrival_s"):
+        read_jobs(path)
+    path.write_text(json.dumps([{"arrival_s": 1, "trace": "a"}, {"arrival_s": 1, "trace": "b"}]))
+    with pytest.raises(InvalidInput, match="2 traces"):
+        read_jobs(path)
+    assert len(read_jobs(path, trace="b")) == 1
+
+
+def test_a_fault_is_struck_by_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GOGH_HOME", str(tmp_path))
+    done = CliRunner().invoke(app, ["fault", "server_vanishes", "h100-01", "--json"])
+    assert json.loads(done.output)["target"] == "h100-01"
+    bad = CliRunner().invoke(app, ["fault", "server_vanishes", "nowhere"])
+    assert isinstance(bad.exception, InvalidInput)
