@@ -100,12 +100,9 @@ class SpoolRecorder:
                 continue
             if record.state is not JobState.RUNNING and record.state is not JobState.FINISHED:
                 continue
-            spread = record.demand.job.mode is Mode.SPREAD and record.places
-            counts = (
-                [(place.rank, place.steps) for place in record.places if place.steps]
-                if spread
-                else [(0, record.steps)]
-            )
+            counts = [(0, record.steps)]
+            if record.demand.job.mode is Mode.SPREAD:
+                counts = [(place.rank, place.steps) for place in record.places if place.steps]
             for rank, steps in counts:
                 self._progress.append(
                     f'{{"ts": "{now}", "job_id": "{job_id}", "steps": {steps:.4f}, '

@@ -247,7 +247,7 @@ class World:
 
     def interrupt(self, record: JobRecord, detail: str, *, graceful: bool) -> None:
         """The job stops where it is; what was not saved is lost unless it can save now."""
-        self.tell(record, "stopped", detail)
+        self._tell_stop(record, detail)
         if graceful and record.demand.graceful:
             self.save(record)
         if record.pending is None and record.steps > record.saved:
@@ -319,6 +319,14 @@ class World:
             partner = record.partners.get(at)
         server, gpus = at or (None, None)
         self.events.append(Event(self.now_s, record.id, event, server, gpus, partner, detail))
+
+    def _tell_stop(self, record: JobRecord, detail: str) -> None:
+        """A gang stops as a whole, each replica of a spread job on its own."""
+        if record.demand.job.mode is Mode.GANG or not record.partners:
+            self.tell(record, "stopped", detail)
+            return
+        for key, partner in record.partners.items():
+            self.tell(record, "stopped", detail, at=key, partner=partner)
 
     def partners_of(self, record: JobRecord, sharing: Sharing) -> dict[Key, str | None]:
         """Who shares each place where it runs."""
