@@ -7,8 +7,9 @@ The rules, each a small function:
   waits, so that it overtakes a running equal after one such time and nobody starves;
 - a deadline asks for the steps that are left over the time that is left; one that cannot be met
   any more becomes best effort, and says so;
-- a promise that no option keeps at the chosen confidence, but one does on average, is planned on
-  the best option there is, and says so; one that not even the average keeps waits with the reason;
+- a promise is kept at the chosen confidence where that is possible; a job that finds no such place
+  (or already runs where it likely gets enough) is planned on the average; where nothing keeps the
+  promise it gets nearly the best there is. The plan names these jobs;
 - best effort requires nothing; a step is worth what it costs on the job's most efficient option,
   so that it runs where a step costs least, and not slowly where a second does;
 - GPUs that are dead or taken by others are held by a job of nobody that is pinned there;
@@ -19,7 +20,7 @@ The rules, each a small function:
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 import pyarrow as pa
@@ -37,9 +38,9 @@ from gogh_core.domain import (
     Waiting,
 )
 from gogh_core.planning.alone import foreign, taken_gpus, unplannable
-from gogh_core.planning.promises import Promise, promise, waiting_priority
+from gogh_core.planning.promises import Promise, promise, told, waiting_priority
 from gogh_core.planning.request import Request
-from gogh_core.planning.ways import Ways
+from gogh_core.planning.ways import Rate, Ways
 from gogh_core.settings import Settings
 
 __all__ = ["Draft", "build_problem", "draft_problem"]
@@ -57,6 +58,8 @@ class Draft:
     notes: tuple[str, ...] = ()
     waiting: tuple[Waiting, ...] = ()
     """Jobs that are not in the problem because nothing can be planned for them yet."""
+    kinds: Mapping[str, str] = field(default_factory=dict)
+    """How sure each job's promise is: `sure`, `likely`, `short` or `late`."""
 
 
 def build_problem(
@@ -80,10 +83,12 @@ def draft_problem(
     capabilities: Capabilities = _ALL,
     window_s: float | None = None,
     held: Collection[str] = (),
+    relax: Collection[str] = (),
 ) -> Draft:
     """The problem of what is left of a window.
 
-    `options` is a table as `ways` describes it; `held` are jobs whose records broke their contract.
+    `options` is a table as `ways` describes it; `held` are jobs whose records broke their contract;
+    `relax` are those that found no place where their promise is sure.
     """
     request.check(state)
     notes: list[str] = []
@@ -94,11 +99,20 @@ def draft_problem(
     live = {status.job.id: status for status in state.jobs if status.state in _LIVE}
     at = {name: _place(status, here) for name, status in live.items()}
     faults = unplannable(live, at, here, ways.classes, held=held, state=state)
+    here_now = _rates_here(live, at, here, ways)
+    kinds: dict[str, str] = {}
     jobs, waiting = [], []
     for name, status in sorted(live.items()):
         if name not in faults:
-            owed = promise(status, ways, request.objective, now)
-            notes.extend([owed.note] if owed.note else [])
+            owed = promise(
+                status,
+                ways,
+                request.objective,
+                now,
+                here=here_now.get(name),
+                relax=name in relax,
+            )
+            kinds[name] = owed.kind
             priority = waiting_priority(status, settings, now)
             job = _job(status, at[name], owed, priority, now)
             jobs.append(replace(job, pinned=bool(at[name]) and name in request.pin))
@@ -122,7 +136,7 @@ def draft_problem(
         limits=Limits(settings.guards.min_runtime_s, settings.guards.cooldown_s),
         where="problem of this window",
     )
-    return Draft(problem, tuple(notes), tuple(waiting))
+    return Draft(problem, (*told(kinds), *notes), tuple(waiting), kinds)
 
 
 def _servers(
@@ -153,6 +167,30 @@ def _servers(
             )
         )
     return servers
+
+
+def _rates_here(
+    live: Mapping[str, JobStatus],
+    at: Mapping[str, tuple[Slot, ...]],
+    here: Mapping[str, ProblemServer],
+    ways: Ways,
+) -> dict[str, Rate]:
+    """What gangs get where they run now, by the estimates, with the partner they have."""
+    users: dict[Slot, list[str]] = {}
+    for name, slots in at.items():
+        for slot in slots:
+            users.setdefault(slot, []).append(name)
+    places: dict[str, tuple[str, int, str, str | None]] = {}
+    for name, slots in at.items():
+        if not slots or live[name].job.mode is Mode.SPREAD:
+            continue
+        mates = [other for other in users[slots[0]] if other != name]
+        gpus = sum(len(slot.gpus) for slot in slots)
+        mate = live[mates[0]].job.job_class if mates else None
+        kind = here[slots[0].server].gpu_type
+        places[name] = (kind, gpus, live[name].job.job_class, mate)
+    found = ways.here(set(places.values()))
+    return {name: found[place] for name, place in places.items() if place in found}
 
 
 def _place(status: JobStatus, here: Mapping[str, ProblemServer]) -> tuple[Slot, ...]:

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Literal
 
 from gogh_core.domain import Job, JobKind, JobStatus, Mode
 from gogh_core.planning.request import Objective
-from gogh_core.planning.ways import Rates, Ways
+from gogh_core.planning.ways import Rate, Ways
 from gogh_core.settings import Settings
 
-__all__ = ["Promise", "for_deadline", "promise", "waiting_priority"]
+__all__ = ["Promise", "for_deadline", "promise", "told", "waiting_priority"]
 
 RUNNING_FACTOR = 2.0
 """A running job's waiting costs this much more, so that jobs do not take turns all the time."""
 MAX_DOUBLINGS = 10.0
 """A thousand times the priority is enough for anybody, and keeps the objective readable."""
+NEAR_BEST = 0.8
+"""What a job gets at least, of the best there is, when nothing keeps its promise."""
+_BELOW = 1 - 1e-9
+_SHOWN = 8
 DEADLINE_MARGIN = 1.05
 """A deadline is planned to be met with this much to spare: starts and moves take time too."""
 SPEED_WORTH = 4.0
@@ -32,11 +38,15 @@ def waiting_priority(status: JobStatus, settings: Settings, now: datetime) -> fl
     return float(status.job.priority * 2.0**doublings)
 
 
-def most(job: Job, rates: Rates) -> float:
-    """The most a job can get, by rates for (class, GPUs)."""
+def rates(job: Job, ways: Ways) -> list[Rate]:
+    """What the job gets alone, by GPU type and number; a spread job: on all its GPUs."""
     if job.mode is Mode.SPREAD:
-        return job.max_gpus * rates.get((job.job_class, 1), 0.0)
-    return max((rates.get((job.job_class, m), 0.0) for m in job.gpu_counts), default=0.0)
+        return [
+            Rate(rate.gpu_type, job.max_gpus * rate.surely, job.max_gpus * rate.likely)
+            for rate in ways.alone.get((job.job_class, 1), ())
+        ]
+    counts = sorted(set(job.gpu_counts))
+    return [rate for count in counts for rate in ways.alone.get((job.job_class, count), ())]
 
 
 def cheapest_step_j(job: Job, ways: Ways) -> float:
@@ -48,36 +58,65 @@ def cheapest_step_j(job: Job, ways: Ways) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """What a job must get, what a step beyond is worth, and what is worth telling."""
+    """What a job must get at the chosen confidence, and what a step beyond is worth.
+
+    `kind`: `sure` (as promised), `likely` (only the average keeps it), `short` (nothing keeps it,
+    so it gets nearly the best there is), `late` (its deadline cannot be met, best effort).
+    """
 
     required_throughput: float
     surplus_j_per_step: float
-    note: str = ""
+    kind: Literal["sure", "likely", "short", "late"] = "sure"
 
 
-def promise(status: JobStatus, ways: Ways, objective: Objective, now: datetime) -> Promise:
-    """What the plan owes this job in this window."""
+def promise(
+    status: JobStatus,
+    ways: Ways,
+    objective: Objective,
+    now: datetime,
+    *,
+    here: Rate | None = None,
+    relax: bool = False,
+) -> Promise:
+    """What the plan owes this job in this window.
+
+    `here` is what it gets where it runs: a place that likely keeps the promise is good enough to
+    stay. `relax`: the job found no place that surely keeps it, so a likely one will do.
+    """
     job = status.job
-    surely = most(job, ways.surely)
-    required, note = job.required_throughput, ""
+    every = rates(job, ways)
+    best = max((rate.surely for rate in every), default=0.0)
+    required = job.required_throughput
+    kind: Literal["sure", "likely", "short", "late"] = "sure"
     needed = for_deadline(status, now)
-    if needed is not None and needed > surely:
-        note = (
-            f"job {job.id} cannot surely meet its deadline: needs {needed:.3g} {job.unit}, but "
-            f"surely gets {surely:.3g} at most; it runs as best effort"
-        )
+    if needed is not None and needed > max((rate.likely for rate in every), default=0.0):
+        kind = "late"
     elif needed is not None:
         required = max(required, needed)
-    if required > surely > 0 and most(job, ways.likely) >= required:
-        note = (
-            f"job {job.id} is promised {required:.3g} {job.unit}: its best option likely gives "
-            f"that, but surely only {surely:.3g}"
-        )
-        required = surely * (1 - 1e-9)
+    if required > 0 and best > 0:
+        if here is not None and here.surely < required <= here.likely:
+            required, kind = here.surely * _BELOW, "likely"
+        elif relax or required > best:
+            required, kind = _relaxed(job, required, every, best)
     surplus = job.surplus_j_per_step
     if required <= 0 and surplus <= 0 and job.descriptors.kind is JobKind.TRAINING:
         surplus = cheapest_step_j(job, ways) * (SPEED_WORTH if objective == "throughput" else 1.0)
-    return Promise(required, surplus, note)
+    return Promise(required, surplus, kind)
+
+
+def _relaxed(
+    job: Job, required: float, every: Sequence[Rate], best: float
+) -> tuple[float, Literal["sure", "likely", "short"]]:
+    """A requirement that admits what likely keeps the promise, or else what comes nearest."""
+    likely = [rate for rate in every if rate.likely >= required]
+    if not likely:
+        return NEAR_BEST * best, "short"
+    if job.mode is Mode.SPREAD:
+        # Its slots add up over types: the sum is taken down by the widest of their intervals.
+        lowest = required * min(rate.surely / rate.likely for rate in every if rate.likely > 0)
+    else:
+        lowest = min(rate.surely for rate in likely)
+    return (required, "sure") if lowest >= required else (lowest * _BELOW, "likely")
 
 
 def for_deadline(status: JobStatus, now: datetime) -> float | None:
@@ -90,3 +129,21 @@ def for_deadline(status: JobStatus, now: datetime) -> float | None:
     if steps <= 0:
         return 0.0
     return DEADLINE_MARGIN * steps / seconds if seconds > 0 else float("inf")
+
+
+_TOLD = {
+    "likely": "only the average keeps the promise of",
+    "short": "nothing keeps the promise, nearly the best there is will do, for",
+    "late": "the deadline cannot be met, best effort, for",
+}
+
+
+def told(kinds: Mapping[str, str]) -> list[str]:
+    """One line for each kind of promise that is not sure, with the jobs it is about."""
+    lines = []
+    for kind, text in _TOLD.items():
+        names = sorted(name for name, which in kinds.items() if which == kind)
+        if names:
+            more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+            lines.append(f"{text} {', '.join(names[:_SHOWN])}{more}")
+    return lines

@@ -6,6 +6,7 @@ and a list of what it had to do without; it raises UnsafeToPlan when going on co
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -226,43 +227,74 @@ def allocate_step(
     held: Collection[str] = (),
     budget_s: float | None = None,
 ) -> Allocated:
-    """Problem in, plan out; a solver that fails or runs out of time still gives a plan."""
-    try:
-        draft = draft_problem(
-            state,
-            estimated.options,
-            settings,
-            request,
-            now,
-            capabilities=capabilities,
-            window_s=window_left_s(cycle, settings, now),
-            held=held,
+    """Problem in, plan out; a solver that fails or runs out of time still gives a plan.
+
+    Jobs that would wait because no free place surely keeps their promise are planned once more
+    with what likely does: a place that may fall short is better than none.
+    """
+    limit_s = request.time_limit_s or settings.allocation.time_limit_s
+    if budget_s is not None:
+        limit_s = max(1.0, min(limit_s, budget_s))
+    deadline = time.monotonic() + limit_s
+
+    def solve(relax: Collection[str], share: float) -> Allocated:
+        draft = _draft(
+            lambda: draft_problem(
+                state,
+                estimated.options,
+                settings,
+                request,
+                now,
+                capabilities=capabilities,
+                window_s=window_left_s(cycle, settings, now),
+                held=held,
+                relax=relax,
+            )
         )
+        left_s = max(1.0, share * (deadline - time.monotonic()))
+        solved, degraded = _solve(draft, settings, request, left_s, estimated.version)
+        return Allocated(draft, solved, _carried_out(solved, draft, cycle), degraded)
+
+    made = solve((), 0.6)
+    relax = {w.job for w in made.solved.waiting if made.draft.kinds.get(w.job) == "sure"}
+    promised = {job.id for job in made.draft.problem.jobs if job.required_throughput > 0}
+    if made.solved.status != "infeasible" and relax & promised:
+        again = solve(relax & promised, 1.0)
+        if len(again.solved.waiting) <= len(made.solved.waiting):
+            return again
+    return made
+
+
+def _draft(make: Callable[[], Draft]) -> Draft:
+    try:
+        draft = make()
     except InvalidProblem as error:
         raise UnsafeToPlan(
             f"the cluster's state makes no problem: {error.what}", todo="see the manager's records"
         ) from error
     if not draft.problem.servers:
         raise UnsafeToPlan("no server can be used", todo="see whether the cluster is up")
-    limit_s = request.time_limit_s or settings.allocation.time_limit_s
-    if budget_s is not None:
-        limit_s = max(1.0, min(limit_s, budget_s))
+    return draft
+
+
+def _solve(
+    draft: Draft, settings: Settings, request: Request, limit_s: float, version: str
+) -> tuple[Plan, tuple[str, ...]]:
     gap = settings.allocation.gap if request.gap is None else request.gap
-    versions = {"estimator": estimated.version}
-    degraded: list[str] = []
+    solver = request.solver or settings.allocation.solver
+    versions = {"estimator": version}
     try:
-        solver = request.solver or settings.allocation.solver
         solved = plan(
             draft.problem, solver=solver, gap=gap, time_limit_s=limit_s, versions=versions
         )
     except SolverFailed as error:
-        degraded.append(f"the solver failed ({error}): planned by the greedy rule")
         solved = greedy(draft.problem, versions=versions)
+        return solved, (f"the solver failed ({error}): planned by the greedy rule",)
     if solved.status == "time_limit":
-        degraded.append(f"the solver ran out of time: gap {solved.gap:.2%}, asked {gap:.2%}")
-    elif solved.status == "greedy" and not degraded:
-        degraded.append("planned by the greedy rule: nothing better was found in time")
-    return Allocated(draft, solved, _carried_out(solved, draft, cycle), tuple(degraded))
+        return solved, (f"the solver ran out of time: gap {solved.gap:.2%}, asked {gap:.2%}",)
+    if solved.status == "greedy":
+        return solved, ("planned by the greedy rule: nothing better was found in time",)
+    return solved, ()
 
 
 def window_left_s(cycle: Cycle, settings: Settings, now: datetime) -> float:

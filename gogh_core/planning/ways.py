@@ -19,7 +19,7 @@ from gogh_core.allocation import Option, OptionTable
 from gogh_core.cluster import Capabilities
 from gogh_core.settings import Settings
 
-__all__ = ["OPTIONS", "Ways", "options_table"]
+__all__ = ["OPTIONS", "Rate", "Ways", "options_table"]
 
 OPTIONS = pa.schema(
     {
@@ -38,19 +38,24 @@ OPTIONS = pa.schema(
     }
 )
 
-Rates = Mapping[tuple[str, int], float]
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """A throughput: at the chosen confidence, and on average."""
+
+    gpu_type: str
+    surely: float
+    likely: float
 
 
 @dataclass(frozen=True)
 class Ways:
-    """What can be planned with, and what each class reaches alone, by (class, GPUs)."""
+    """What can be planned with; what each class reaches and costs alone, by (class, GPUs)."""
 
     table: pa.Table
-    surely: Rates
-    """Best throughput at the chosen confidence."""
-    likely: Rates
-    """Best mean throughput."""
-    step_j: Rates
+    alone: Mapping[tuple[str, int], Sequence[Rate]]
+    """What each class reaches alone, on each GPU type."""
+    step_j: Mapping[tuple[str, int], float]
     """Energy of a step on the most efficient option."""
     classes: frozenset[str] = field(default_factory=frozenset)
 
@@ -63,7 +68,9 @@ class Ways:
         gpu_types: Collection[str],
     ) -> Ways:
         """The rows that this cluster and its manager can carry out and that likely run at all."""
-        keep = pc.is_in(options["gpu_type"].cast(pa.string()), pa.array(sorted(gpu_types)))
+        keep = pc.is_in(
+            options["gpu_type"].cast(pa.string()), pa.array(sorted(gpu_types), pa.string())
+        )
         surely_runs = pc.greater_equal(
             options["feasible_probability"], settings.estimation.minimum_feasible
         )
@@ -83,11 +90,29 @@ class Ways:
         names = {*_texts(table, "class_a"), *_texts(paired, "class_b")}
         return cls(
             table,
-            _best(keys, surely, max),
-            _best(keys, _floats(alone, "mean_a"), max),
-            {k: v for k, v in _best(keys, step_j, min).items() if np.isfinite(v)},
+            _gathered(keys, _texts(alone, "gpu_type"), surely, _floats(alone, "mean_a")),
+            {k: v for k, v in _least(keys, step_j).items() if np.isfinite(v)},
             frozenset(names),
         )
+
+    def here(
+        self, places: Collection[tuple[str, int, str, str | None]]
+    ) -> dict[tuple[str, int, str, str | None], Rate]:
+        """The rates of some (GPU type, GPUs, class, partner's class), as jobs run now."""
+        names = pa.array(
+            sorted({name for place in places for name in place[2:] if name}), pa.string()
+        )
+        table = self.table.filter(pc.is_null(self.table["power_limit_w"]))
+        table = table.filter(pc.is_in(table["class_a"].cast(pa.string()), names))
+        other = table["class_b"].cast(pa.string())
+        table = table.filter(pc.or_(pc.is_null(other), pc.is_in(other, names)))
+        found: dict[tuple[str, int, str, str | None], Rate] = {}
+        for row in table.to_pylist():
+            kind, gpus, a, b = row["gpu_type"], row["gpus"], row["class_a"], row["class_b"]
+            found[(kind, gpus, a, b)] = Rate(kind, row["throughput_a"], row["mean_a"])
+            if b is not None:
+                found[(kind, gpus, b, a)] = Rate(kind, row["throughput_b"], row["mean_b"])
+        return {place: found[place] for place in places if place in found}
 
     def with_options(self, more: Sequence[Option]) -> OptionTable:
         """All of them, and some more, as a problem wants them."""
@@ -136,10 +161,17 @@ def _codes(names: Sequence[str]) -> tuple[list[str], Any]:
     return [str(name) for name in known], codes.astype(np.int64)
 
 
-def _best(
-    keys: Sequence[tuple[str, int]], values: Any, better: Any
-) -> dict[tuple[str, int], float]:
+def _gathered(
+    keys: Sequence[tuple[str, int]], types: Sequence[str], surely: Any, likely: Any
+) -> dict[tuple[str, int], list[Rate]]:
+    found: dict[tuple[str, int], list[Rate]] = {}
+    for key, kind, low, mean in zip(keys, types, surely.tolist(), likely.tolist(), strict=True):
+        found.setdefault(key, []).append(Rate(kind, low, mean))
+    return found
+
+
+def _least(keys: Sequence[tuple[str, int]], values: Any) -> dict[tuple[str, int], float]:
     found: dict[tuple[str, int], float] = {}
     for key, value in zip(keys, values.tolist(), strict=True):
-        found[key] = better(found.get(key, value), value)
+        found[key] = min(found.get(key, value), value)
     return found

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import pyarrow as pa
 import pytest
 
 from gogh_core.allocation import plan
 from gogh_core.cluster import Capabilities
-from gogh_core.domain import ClusterState, JobState, PowerState
+from gogh_core.domain import ClusterState, Cycle, JobState, PowerState
 from gogh_core.errors import InvalidInput
-from gogh_core.planning import FOREIGN, Draft, Request, draft_problem
+from gogh_core.planning import FOREIGN, Draft, Estimated, Request, allocate_step, draft_problem
 from gogh_core.planning.promises import waiting_priority
 from gogh_core.settings import Settings, load
 from tests.planning.conftest import NOW, cluster, job, options, server
@@ -32,6 +33,12 @@ def draft(
 
 def one(state: ClusterState, rules: Settings, **how: object) -> object:
     return draft(state, rules, **how).problem.job_of["j"]
+
+
+def wide(table: pa.Table) -> pa.Table:
+    """The same options, on average half as much again as they surely give."""
+    means = [rate * 1.5 for rate in table["throughput_a"].to_pylist()]
+    return table.set_column(table.column_names.index("mean_a"), "mean_a", [means])
 
 
 def test_waiting_jobs_gain_priority_and_running_ones_hold_twice_theirs(rules: Settings) -> None:
@@ -82,31 +89,55 @@ def test_a_hopeless_deadline_becomes_best_effort_and_says_so(rules: Settings, le
     state = cluster([server("s")], [job("j", total_steps=1e6, deadline_at=due)])
     made = draft(state, rules)
     assert made.problem.job_of["j"].required_throughput == 0
-    assert "cannot surely meet its deadline" in made.notes[0]
+    assert made.notes == ("the deadline cannot be met, best effort, for j",)
     assert {p.job for p in plan(made.problem).placements} == {"j"}
 
 
 def test_a_promise_that_only_the_average_keeps_is_planned_on_the_best_option(
     rules: Settings,
 ) -> None:
-    table = options()
-    table = table.set_column(
-        table.column_names.index("mean_a"),
-        "mean_a",
-        [[rate * 1.5 for rate in table["throughput_a"].to_pylist()]],
-    )
+    table = wide(options())
     state = cluster([server("k", "k80"), server("v")], [job("j", required_throughput=12.0)])
     made = draft(state, rules, options=table)
     assert made.problem.job_of["j"].required_throughput == pytest.approx(10.0)
-    assert "surely only 10" in made.notes[0]
+    assert made.notes == ("only the average keeps the promise of j",)
     assert plan(made.problem).placements[0].slots[0].server == "v"
 
 
-def test_a_promise_nobody_can_keep_waits_with_the_reason(rules: Settings) -> None:
-    state = cluster([server("s")], [job("j", required_throughput=99.0)])
-    waiting = plan(draft(state, rules).problem).waiting
-    assert waiting[0].job == "j"
-    assert "99" in waiting[0].reason
+def test_where_nothing_keeps_the_promise_a_job_gets_nearly_the_best(rules: Settings) -> None:
+    state = cluster([server("k", "k80"), server("v")], [job("j", required_throughput=99.0)])
+    made = draft(state, rules)
+    assert made.problem.job_of["j"].required_throughput == pytest.approx(8.0)
+    assert "nothing keeps the promise" in made.notes[0]
+    assert plan(made.problem).placements[0].slots[0].server == "v"
+
+
+def test_a_job_is_not_moved_from_a_place_that_likely_keeps_its_promise(rules: Settings) -> None:
+    table = wide(options())
+    state = cluster(
+        [server("v"), server("k", "k80")],
+        [job("j", required_throughput=2.5, at=(("k", (0,)),), ago_s=9999)],
+    )
+    made = draft(state, rules, options=table)
+    assert made.kinds == {"j": "likely"}
+    assert made.problem.job_of["j"].required_throughput == pytest.approx(2.0)
+
+
+def test_who_finds_no_sure_place_takes_a_likely_one(rules: Settings) -> None:
+    """Five jobs need a whole v100 each to be sure; the k80 likely does."""
+    jobs = [job(f"j{i}", required_throughput=2.5, shareable=False) for i in range(5)]
+    state = cluster([server("v"), server("k", "k80")], jobs)
+    made = allocate_step(
+        state,
+        Estimated(wide(options()), "test"),
+        rules,
+        Request(),
+        NOW,
+        cycle=Cycle.at(NOW, 300),
+        capabilities=ALL,
+    )
+    assert {p.job for p in made.plan.placements} == {f"j{i}" for i in range(5)}
+    assert sorted(made.draft.kinds.values()) == ["likely", *["sure"] * 4]
 
 
 def test_best_effort_runs_where_a_step_costs_least(rules: Settings) -> None:
