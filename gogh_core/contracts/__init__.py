@@ -1,1 +1,17 @@
-"""The contracts room."""
+"""Data contracts: suites as files, batches checked against them, bad rows told from clean ones."""
+
+from gogh_core.contracts.check import Result, Verdict, check_batch
+from gogh_core.contracts.runs import record
+from gogh_core.contracts.suites import Check, Suite, load_suite, load_suites, parse_suite
+
+__all__ = [
+    "Check",
+    "Result",
+    "Suite",
+    "Verdict",
+    "check_batch",
+    "load_suite",
+    "load_suites",
+    "parse_suite",
+    "record",
+]

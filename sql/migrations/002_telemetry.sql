@@ -44,13 +44,18 @@ CREATE TABLE late_rows (
     kept_at TIMESTAMPTZ NOT NULL
 );
 
--- One row for each stretch of a series in which rows arrived: its observations are to be computed.
+-- One row for each series and window in which rows arrived: its observations are to be computed.
 CREATE TABLE touched (
     table_name VARCHAR NOT NULL,
-    entity VARCHAR NOT NULL,
-    ts_from TIMESTAMPTZ NOT NULL,
-    ts_to TIMESTAMPTZ NOT NULL
+    entity VARCHAR NOT NULL,         -- server, or job
+    window_start TIMESTAMPTZ NOT NULL,
+    PRIMARY KEY (table_name, entity, window_start)
 );
+
+-- The start of the window that holds a moment; windows are counted from midnight UTC.
+CREATE MACRO gogh_window(ts, window_s) AS
+    date_trunc('day', ts)
+    + to_seconds(floor((epoch(ts) - epoch(date_trunc('day', ts))) / window_s) * window_s);
 
 -- One row for each expectation that was run on a batch.
 CREATE TABLE contract_runs (

@@ -1,0 +1,181 @@
+"""One batch against its contract: helper columns by a query, expectations by Great Expectations.
+
+`check_batch` leaves the temporary table `checked` (the batch with its helper columns) on the
+connection, for whoever stores the clean rows, and gives a `Verdict`: which rows are bad and why,
+which parts of the batch (a part is what one source brought) are refused, what is only warned of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from gogh_core.contracts.gx import Outcome, run_checks
+from gogh_core.contracts.suites import Check, Suite
+from gogh_core.errors import InvalidContract
+from gogh_core.hardware import GPU_TYPES
+from gogh_core.store import fetch
+
+__all__ = ["Result", "Verdict", "check_batch"]
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What one expectation said of the whole batch."""
+
+    check: Check
+    outcome: Outcome
+    rows: int
+
+    @property
+    def share(self) -> float:
+        """Share of the rows that failed."""
+        return self.outcome.failed / self.rows if self.rows else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What became of a batch."""
+
+    results: tuple[Result, ...]
+    failures: pa.Table
+    """row_id, rank (order in the suite), expectation, column_name, value, reason."""
+    refused: Mapping[int, str]
+    """Part -> why it is refused as a whole."""
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What failed at level `warn`."""
+        return tuple(
+            f"{r.check.says} ({r.outcome.failed or r.outcome.observed})"
+            for r in self.results
+            if r.check.level == "warn" and not r.outcome.success
+        )
+
+
+def _gpu_types() -> pa.Table:
+    types = list(GPU_TYPES.values())
+    return pa.table(
+        {
+            "gpu_type": [gpu.name for gpu in types],
+            "memory_mb": [gpu.memory_gb * 1024.0 for gpu in types],
+            "idle_w": [float(gpu.idle_w) for gpu in types],
+            "max_w": [float(gpu.max_w) for gpu in types],
+        }
+    )
+
+
+def check_batch(
+    connection: duckdb.DuckDBPyConnection,
+    suite: Suite,
+    rows: pa.Table,
+    *,
+    now: datetime,
+    period_s: float = 1.0,
+) -> Verdict:
+    """Check rows (with `row_id`, `part`, `line`, `parse_error`) in the caller's transaction."""
+    connection.register("batch", rows)
+    connection.register("gpu_types", _gpu_types())
+    facts = {"now": pa.array([now], pa.timestamp("us", "UTC")), "period_s": [float(period_s)]}
+    connection.register("facts", pa.table(facts))
+    fetch(connection, "contracts_begin")
+    try:
+        query = suite.helpers or "SELECT * FROM batch"
+        connection.execute(f"CREATE TEMP TABLE checked AS {query}")
+    except duckdb.Error as error:
+        line = str(error).strip().splitlines()[0]
+        raise InvalidContract([f"its helper query fails: {line}"], where=suite.where) from error
+    checked = fetch(connection, "contracts_checked")
+    _need_columns(suite, checked)
+    if len(checked) != len(rows):
+        raise InvalidContract(
+            [f"its helper query makes {len(checked)} rows of {len(rows)}"], where=suite.where
+        )
+    wanted = ["row_id", *dict.fromkeys(name for check in suite.checks for name in check.columns)]
+    frame = checked.select([*dict.fromkeys(wanted)]).to_pandas()
+    outcomes = run_checks(suite.checks, frame, where=suite.where)
+    results = tuple(
+        Result(check, outcome, len(rows))
+        for check, outcome in zip(suite.checks, outcomes, strict=True)
+    )
+    return Verdict(results, _failures(checked, results), _refused(suite, checked, results))
+
+
+def _need_columns(suite: Suite, checked: pa.Table) -> None:
+    known = set(checked.column_names)
+    faults = [
+        f"line {check.line}: there is no column {name!r}"
+        for check in suite.checks
+        for name in check.columns
+        if name not in known and check.type != "expect_column_to_exist"
+    ]
+    if faults:
+        todo = f"known: {', '.join(sorted(known))}"
+        raise InvalidContract(faults, where=suite.where, todo=todo)
+
+
+def _failures(checked: pa.Table, results: tuple[Result, ...]) -> pa.Table:
+    """Every (bad row, expectation) at level `refuse`, with the value that failed."""
+    ids: list[np.ndarray[tuple[int], np.dtype[np.int64]]] = []
+    columns: dict[str, list[str | None]] = {
+        name: [] for name in ("expectation", "column_name", "value", "reason")
+    }
+    ranks: list[int] = []
+    position = np.asarray(checked["row_id"])
+    for rank, result in enumerate(results):
+        found = result.outcome.rows
+        if result.check.level != "refuse" or not len(found):
+            continue
+        ids.append(found)
+        ranks += [rank] * len(found)
+        columns["expectation"] += [result.check.type] * len(found)
+        columns["column_name"] += [result.check.column] * len(found)
+        columns["reason"] += [result.check.says] * len(found)
+        column = result.check.column
+        if column is not None and column in checked.column_names:
+            values = pc.take(checked[column], pa.array(np.searchsorted(position, found)))
+            columns["value"] += [None if v is None else str(v) for v in values.to_pylist()]
+        else:
+            columns["value"] += [None] * len(found)
+    return pa.table(
+        {
+            "row_id": pa.array(np.concatenate(ids) if ids else [], pa.int64()),
+            "rank": pa.array(ranks, pa.int32()),
+            **{name: pa.array(values, pa.string()) for name, values in columns.items()},
+        }
+    )
+
+
+def _refused(suite: Suite, checked: pa.Table, results: tuple[Result, ...]) -> dict[int, str]:
+    """Parts of which more rows failed than allowed, or all parts when the batch itself failed."""
+    refused: dict[int, str] = {}
+    parts = np.asarray(checked["part"])
+    position = np.asarray(checked["row_id"])
+    if not len(parts):
+        return refused
+    total = np.bincount(parts)
+    for result in results:
+        check, outcome = result.check, result.outcome
+        if check.level != "refuse":
+            continue
+        if not outcome.success and not outcome.failed:
+            for part in np.unique(parts):
+                refused.setdefault(int(part), f"{check.says} ({outcome.observed})")
+            continue
+        if not outcome.failed:
+            continue
+        bad = np.bincount(parts[np.searchsorted(position, outcome.rows)], minlength=len(total))
+        over = (bad > suite.allowed_rows) & (bad > check.allowed_share * total)
+        for part in np.flatnonzero(over):
+            refused.setdefault(
+                int(part),
+                f"{bad[part]} of {total[part]} rows fail '{check.says}'; "
+                f"{check.allowed_share:.0%} are allowed",
+            )
+    return refused

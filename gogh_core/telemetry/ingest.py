@@ -1,0 +1,238 @@
+"""Ingest: records of the cluster manager, every file of the spool, Prometheus; then observations.
+
+`ingest` is what a cycle calls. Each source fails on its own: a source that gives no answer is
+`unavailable`, a batch that breaks its contract is `refused`, and the others go on. The report adds
+up: rows in = clean + quarantined + duplicate + late.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from datetime import datetime
+
+from gogh_core.contracts import Suite, load_suites
+from gogh_core.domain import ClusterState
+from gogh_core.errors import BatchRefused, SourceUnavailable
+from gogh_core.settings import Settings
+from gogh_core.store import Store, fetch
+from gogh_core.telemetry import prometheus, skew
+from gogh_core.telemetry.observe import observe
+from gogh_core.telemetry.parse import Parser, Piece, pieces
+from gogh_core.telemetry.records import record_state
+from gogh_core.telemetry.report import IngestReport, SourceReport
+from gogh_core.telemetry.spool import FOLDERS, Found, Position, head_sha256, open_safely, scan
+from gogh_core.telemetry.take import Taken, store_positions, take
+
+__all__ = ["CHUNK_ROWS", "ingest", "ingest_spool"]
+
+CHUNK_ROWS = 300_000
+_CHUNK_FILES = 20_000
+
+
+Tell = Callable[[str], None]
+
+
+def ingest(
+    store: Store,
+    settings: Settings,
+    *,
+    now: datetime,
+    state: ClusterState | None = None,
+    tell: Tell = lambda _: None,
+) -> IngestReport:
+    """Take in everything new and compute the observations it touches."""
+    store.migrate()
+    suites = load_suites(settings)
+    reports: list[SourceReport] = []
+    if state is not None:
+        reports.append(record_state(store, settings, state, suites=suites, now=now))
+    clocks = skew.Clocks(store, settings)
+    reports.extend(ingest_spool(store, settings, suites, now=now, clocks=clocks, tell=tell))
+    if settings.telemetry.prometheus_url is not None:
+        reports.append(_prometheus(store, settings, suites["gpu_samples"], now))
+    skews = clocks.settle(now)
+    observations = observe(store, settings, now=now, suite=suites["observations"])
+    return IngestReport(tuple(reports), observations, skews)
+
+
+def ingest_spool(
+    store: Store,
+    settings: Settings,
+    suites: Mapping[str, Suite],
+    *,
+    now: datetime,
+    clocks: skew.Clocks,
+    tell: Tell = lambda _: None,
+) -> list[SourceReport]:
+    """Take in what is new in the spool, folder by folder."""
+    with store.read() as connection:
+        rows = fetch(connection, "telemetry_known_files").to_pylist()
+    known = {row["path"]: Position(**row) for row in rows}
+    reports = {folder: SourceReport(folder) for folder in FOLDERS}
+    seen: set[str] = set()
+    parser = Parser()
+    try:
+        for folder in FOLDERS:
+            found = [
+                entry
+                for entry in _listed(settings)
+                if entry.folder == folder and not entry.unchanged(known.get(entry.key))
+            ]
+            if found:
+                seen.add(folder)
+                run = _Run(store, settings, suites[FOLDERS[folder]], known, now, clocks, parser)
+                reports[folder] = run.folder(reports[folder], found, tell)
+    finally:
+        parser.close()
+    return [report for folder, report in reports.items() if folder in seen]
+
+
+def _listed(settings: Settings) -> Iterator[Found]:
+    if settings.spool.exists():
+        yield from scan(settings.spool, max_file_mb=settings.telemetry.max_file_mb)
+
+
+class _Run:
+    """The files of one folder, gathered into batches."""
+
+    def __init__(
+        self,
+        store: Store,
+        settings: Settings,
+        suite: Suite,
+        known: dict[str, Position],
+        now: datetime,
+        clocks: skew.Clocks,
+        parser: Parser,
+    ) -> None:
+        self._store = store
+        self._settings = settings
+        self._suite = suite
+        self._known = known
+        self._now = now
+        self._clocks = clocks
+        self._parser = parser
+
+    def folder(self, report: SourceReport, found: list[Found], tell: Tell) -> SourceReport:
+        """Everything new in these files."""
+        waiting: list[Piece] = []
+        for number, entry in enumerate(found, 1):
+            try:
+                for piece in self._pieces(entry):
+                    waiting.append(self._clocks.corrected(piece))
+                    if sum(len(p.rows) for p in waiting) >= CHUNK_ROWS:
+                        report = self._take(report, waiting)
+                        waiting = []
+                        tell(f"{report.name}: {report.rows_in} rows, file {number} of {len(found)}")
+            except BatchRefused as error:
+                report = self._refuse(
+                    report, entry, error.what + (f"; {error.todo}" if error.todo else "")
+                )
+            if len(waiting) >= _CHUNK_FILES:
+                report = self._take(report, waiting)
+                waiting = []
+        return self._take(report, waiting)
+
+    def _pieces(self, entry: Found) -> Iterator[Piece]:
+        if entry.refused is not None:
+            raise BatchRefused(entry.refused, where=entry.key)
+        yield from pieces(
+            self._parser,
+            entry,
+            self._known.get(entry.key),
+            max_file_mb=self._settings.telemetry.max_file_mb,
+            period_s=self._settings.telemetry.sample_period_s,
+        )
+
+    def _take(self, report: SourceReport, waiting: list[Piece]) -> SourceReport:
+        if not waiting:
+            return report
+        taken = store_batch(
+            self._store, self._settings, self._suite, waiting, known=self._known, now=self._now
+        )
+        for position in taken.positions:
+            self._known[position.path] = position
+        for _, counts in taken.counts:
+            report = report.plus(counts, taken.warnings)
+        return replace(report, refused=(*report.refused, *taken.refused))
+
+    def _refuse(self, report: SourceReport, entry: Found, why: str) -> SourceReport:
+        """A file that is not what it should be: the ledger says so, the file stays."""
+        before = self._known.get(entry.key)
+        if entry.refused is None and entry.path.is_file():
+            with open_safely(entry.path) as stream:
+                head = head_sha256(stream, min(entry.size, 4096))
+        else:
+            head = ""
+        position = replace(
+            before or Position(entry.key, head, min(entry.size, 4096)),
+            size=entry.size,
+            mtime_ns=entry.mtime_ns,
+            status="refused",
+            detail=why,
+        )
+        identity = f"{entry.key}|{entry.size}|{entry.mtime_ns}|{why}"
+        with self._store.write() as connection:
+            fetch(
+                connection,
+                "telemetry_refused_file",
+                batch_id=hashlib.sha256(identity.encode()).hexdigest()[:24],
+                source=entry.key,
+                table=entry.table,
+                checksum=head,
+                detail=why,
+                now=self._now,
+            )
+            store_positions(connection, [position], self._now)
+        self._known[entry.key] = position
+        return replace(report, refused=(*report.refused, f"{entry.key}: {why}"))
+
+
+def store_batch(
+    store: Store,
+    settings: Settings,
+    suite: Suite,
+    batch: list[Piece],
+    *,
+    known: Mapping[str, Position],
+    now: datetime,
+) -> Taken:
+    """One batch in one transaction."""
+    with store.write() as connection:
+        return take(
+            connection,
+            suite,
+            batch,
+            known=known,
+            now=now,
+            late_s=settings.telemetry.late_s,
+            period_s=settings.telemetry.sample_period_s,
+            window_s=settings.cycle.window_s,
+        )
+
+
+def _prometheus(store: Store, settings: Settings, suite: Suite, now: datetime) -> SourceReport:
+    """What Prometheus has since the watermark, page by page; each page is one transaction."""
+    report = SourceReport("prometheus")
+    try:
+        for page in prometheus.pages(store, settings, now=now):
+            with store.write() as connection:
+                taken = take(
+                    connection,
+                    suite,
+                    [page.piece],
+                    known={},
+                    now=now,
+                    late_s=settings.telemetry.late_s,
+                    period_s=settings.telemetry.sample_period_s,
+                    window_s=settings.cycle.window_s,
+                )
+                prometheus.advance(connection, page, now=now)
+            for _, counts in taken.counts:
+                report = report.plus(counts, taken.warnings)
+            report = replace(report, refused=(*report.refused, *taken.refused))
+    except SourceUnavailable as error:
+        report = replace(report, unavailable=str(error))
+    return report

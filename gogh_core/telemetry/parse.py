@@ -1,0 +1,338 @@
+"""From a file to pieces: typed rows of one table with their lines, in bounded memory.
+
+`pieces` reads what is new in a file. Cells become values in an in-memory DuckDB by the queries
+`sql/steps/telemetry_json_<table>.sql` and `telemetry_parse_<table>.sql`, outside of any lock. What
+cannot be read stays in the row's `raw` with `parse_error`, for the contract to send to quarantine.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import re
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from gogh_core.errors import BatchRefused
+from gogh_core.store import fetch
+from gogh_core.telemetry.shapes import SHAPES, Shape, rename
+from gogh_core.telemetry.spool import HEAD_BYTES, Found, Position, head_sha256, open_safely
+from gogh_core.telemetry.text import (
+    SETTLED_S,
+    Block,
+    csv_cells,
+    header_of,
+    json_cells,
+    text_blocks,
+)
+
+__all__ = ["Parser", "Piece", "pieces"]
+
+PARQUET_ROWS = 100_000
+_BOMB_BYTES = 256 * 2**20
+_BOMB_RATIO = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Rows of one source between two positions; `after` is where its file stands then."""
+
+    source: str
+    table: str
+    rows: pa.Table
+    range_from: str
+    range_to: str
+    checksum: str
+    after: Position | None = None
+    received: datetime | None = None
+    notes: tuple[str, ...] = ()
+
+
+class Parser:
+    """Turns cells into values."""
+
+    def __init__(self) -> None:
+        self._connection = duckdb.connect(config={"threads": 1, "memory_limit": "512MB"})
+        fetch(self._connection, "store_session")
+        fetch(self._connection, "telemetry_macros")
+
+    def values(self, table: str, cells: pa.Table) -> pa.Table:
+        """Typed rows from cells of text; columns that are missing are null."""
+        shape = SHAPES[table]
+        for name in shape.columns:
+            if name not in cells.column_names:
+                cells = cells.append_column(name, pa.nulls(len(cells), pa.string()))
+        self._connection.register("raw_rows", cells)
+        try:
+            return fetch(self._connection, f"telemetry_parse_{table}")
+        finally:
+            self._connection.unregister("raw_rows")
+
+    def json(self, table: str, lines: pa.Table) -> pa.Table:
+        """Cells of text from JSON lines (`line`, `error`, `raw`)."""
+        self._connection.register("raw_lines", lines)
+        try:
+            return fetch(self._connection, f"telemetry_json_{table}")
+        finally:
+            self._connection.unregister("raw_lines")
+
+    def close(self) -> None:
+        """Free its memory."""
+        self._connection.close()
+
+
+def pieces(
+    parser: Parser,
+    found: Found,
+    known: Position | None,
+    *,
+    max_file_mb: int,
+    period_s: float = 1.0,
+) -> Iterator[Piece]:
+    """What is new in a file, in pieces; BatchRefused when its shape is wrong."""
+    with open_safely(found.path) as stream:
+        if known is not None and (
+            known.head_bytes > found.size
+            or head_sha256(stream, known.head_bytes) != known.head_sha256
+        ):
+            known = None  # another file under the old name
+        head_bytes = min(found.size, HEAD_BYTES)
+        start = replace(
+            known or Position(found.key),
+            head_sha256=head_sha256(stream, head_bytes),
+            head_bytes=head_bytes,
+            size=found.size,
+            mtime_ns=found.mtime_ns,
+            status="taken",
+            detail=None,
+        )
+        if found.name.endswith(".parquet"):
+            yield from _parquet(parser, found, start, stream, max_file_mb)
+            return
+        blocks = text_blocks(
+            stream,
+            found.name,
+            position=start.position,
+            lines=start.lines,
+            mtime_ns=found.mtime_ns,
+            max_bytes=max_file_mb * 2**20,
+        )
+        for block in blocks:
+            piece = _text_piece(parser, found, start, block, period_s)
+            if piece.after is not None:
+                start = piece.after
+            yield piece
+
+
+def _text_piece(
+    parser: Parser, found: Found, start: Position, block: Block, period_s: float
+) -> Piece:
+    shape = SHAPES[found.table]
+    checksum = block.checksum
+    header = start.header
+    whole: Block | None = block
+    after = replace(start, position=block.end, lines=block.first_line + block.lines - 1)
+    if ".jsonl" in found.name:
+        cells = parser.json(found.table, json_cells(block))
+    else:
+        if header is None:
+            header, whole = header_of(block, found.key)
+            after = replace(after, header=header)
+        if whole is None:
+            _check_header(found, shape, header)
+            cells = pa.table({"line": pa.array([], pa.int64()), "error": pa.array([], pa.string())})
+            cells = cells.append_column("raw", pa.array([], pa.string()))
+        elif found.folder == "zeus":
+            cells = _energy_cells(whole, header, found)
+        elif found.folder == "smi":
+            cells, after = _smi_cells(whole, header, found, after, period_s)
+        else:
+            cells = csv_cells(whole, header, shape, found.key)
+    cells = _from_name(cells, shape, found)
+    return Piece(
+        found.key,
+        found.table,
+        parser.values(found.table, cells),
+        str(block.start),
+        str(block.end),
+        checksum,
+        after,
+        datetime.fromtimestamp(found.mtime_ns / 1e9, UTC),
+        tuple(dict.fromkeys(block.notes)),
+    )
+
+
+def _check_header(found: Found, shape: Shape, header: str) -> None:
+    if found.folder in ("gpu", "progress", "events"):
+        rename(shape, next(csv.reader([header], skipinitialspace=True)), where=found.key)
+
+
+def _from_name(cells: pa.Table, shape: Shape, found: Found) -> pa.Table:
+    """A server or job that a file does not name in its rows is the file's own name."""
+    name = shape.from_name
+    if name is None or (name in cells.column_names and cells[name].null_count == 0):
+        return cells
+    value = re.sub(r"-r\d+$", "", found.stem) if found.folder == "progress" else found.stem
+    if name not in cells.column_names:
+        return cells.append_column(name, pa.array([value] * len(cells), pa.string()))
+    filled = pc.fill_null(cells[name], value)
+    return cells.set_column(cells.column_names.index(name), name, filled)
+
+
+def _smi_cells(
+    block: Block, header: str, found: Found, after: Position, period_s: float
+) -> tuple[pa.Table, Position]:
+    """An nvidia-smi log; one without times gets them from the time the file was last written.
+
+    A round is all GPUs of the node. The last round was written at the file's mtime, the others one
+    period apart before it, or spread since the round the file was left at.
+    """
+    shape = SHAPES["gpu_samples"]
+    names = [cell.strip().strip('"').lower() for cell in header.split(",")]
+    has_time = any(re.sub(r"\s*\[.*", "", name) in ("timestamp", "time", "ts") for name in names)
+    if has_time:
+        return csv_cells(block, header, shape, found.key), after
+    bare = replace_required(shape, {"ts", "server_id", "gpu_index"})
+    cells = csv_cells(block, header, bare, found.key)
+    count = len(cells)
+    if "gpu_index" in cells.column_names:
+        index = pc.cast(pc.utf8_trim_whitespace(cells["gpu_index"]), pa.string()).to_pylist()
+    else:
+        index = ["0"] * count
+        cells = cells.append_column("gpu_index", pa.array(index, pa.string()))
+    rounds = np.zeros(count, np.int64)
+    current, seen = 0, set()
+    for row, gpu in enumerate(index):
+        if gpu in seen:
+            current += 1
+            seen = set()
+        seen.add(gpu)
+        rounds[row] = current
+    end = found.mtime_ns / 1e9
+    total = int(rounds[-1]) + 1 if count else 0
+    step = period_s
+    if after.anchor is not None and total and 0.2 * period_s <= (end - after.anchor) / total <= 5:
+        step = (end - after.anchor) / total
+    times = end - (total - 1 - rounds) * step
+    cells = cells.append_column("ts", pa.array([f"{t:.3f}" for t in times], pa.string()))
+    block.notes.append("times taken from when the file was written")
+    return cells, replace(after, anchor=end if count else after.anchor)
+
+
+def replace_required(shape: Shape, without: set[str]) -> Shape:
+    """The shape with some columns no longer required."""
+    return replace(shape, required=shape.required - without)
+
+
+def _energy_cells(block: Block, header: str, found: Found) -> pa.Table:
+    """Energy windows: one row for each window and GPU; type and label are in the file's name."""
+    base = SHAPES["energy_windows"]
+    columns = [cell.strip() for cell in header.split(",")]
+    gpus = {
+        i: m[1] for i, name in enumerate(columns) if (m := re.fullmatch(r"gpu(\d+)_energy", name))
+    }
+    if not gpus:
+        raise BatchRefused("has no column gpuN_energy", where=found.key)
+    wide = replace(
+        base,
+        columns=(*base.columns, *(f"gpu{n}" for n in gpus.values())),
+        required=frozenset({"window_name", "start_s", "elapsed_s"}),
+        aliases={**base.aliases, **{f"gpu{n}_energy": f"gpu{n}" for n in gpus.values()}},
+    )
+    cells = csv_cells(block, header, wide, found.key)
+    parts = found.stem.split("+")
+    gpu_type, label = (parts[0], parts[1]) if len(parts) >= 2 else (None, found.stem)
+    tall = []
+    for number in gpus.values():
+        part = cells.select(["line", "error", "raw", "window_name", "start_s", "elapsed_s"])
+        part = part.append_column("energy_j", cells[f"gpu{number}"])
+        for name, value in (("gpu_index", number), ("gpu_type", gpu_type), ("label", label)):
+            part = part.append_column(name, pa.array([value] * len(part), pa.string()))
+        bad = pc.is_valid(part["error"])
+        tall.append(part if number == next(iter(gpus.values())) else part.filter(pc.invert(bad)))
+    return pa.concat_tables(tall)
+
+
+def _parquet(
+    parser: Parser, found: Found, start: Position, stream: object, max_file_mb: int
+) -> Iterator[Piece]:
+    """A Parquet file by batches of rows; one that unpacks to too much is refused unread."""
+    shape = SHAPES[found.table]
+    try:
+        file = pq.ParquetFile(stream, memory_map=False)
+    except (pa.ArrowInvalid, OSError) as error:
+        if time.time() - found.mtime_ns / 1e9 < SETTLED_S:
+            return  # it may still be growing; the footer comes last
+        raise BatchRefused(f"is no Parquet file ({error})", where=found.key) from error
+    meta = file.metadata
+    unpacked = max(
+        meta.num_rows * 8 * max(meta.num_columns, 1),
+        sum(meta.row_group(i).total_byte_size for i in range(meta.num_row_groups)),
+    )
+    if unpacked > max_file_mb * 2**20 or (
+        unpacked > _BOMB_BYTES and unpacked > _BOMB_RATIO * found.size
+    ):
+        raise BatchRefused(
+            f"unpacks to {unpacked / 2**20:.0f} MB from {found.size / 2**20:.2f} MB: not read",
+            where=found.key,
+        )
+    ours, notes = rename(shape, file.schema_arrow.names, where=found.key)
+    used = {
+        theirs: mine for theirs, mine in zip(file.schema_arrow.names, ours, strict=True) if mine
+    }
+    row = 0
+    for batch in file.iter_batches(PARQUET_ROWS, columns=list(used), use_threads=False):
+        first, row = row, row + batch.num_rows
+        if row <= start.position:
+            continue
+        rows = pa.Table.from_batches([batch]).slice(max(start.position - first, 0))
+        first = max(first, start.position)
+        cells = _parquet_cells(rows, used, first)
+        checksum = hashlib.sha256(f"{start.head_sha256}:{found.size}:{first}:{row}".encode())
+        after = replace(start, position=row, lines=row)
+        yield Piece(
+            found.key,
+            found.table,
+            parser.values(found.table, _from_name(cells, shape, found)),
+            str(first),
+            str(row),
+            checksum.hexdigest(),
+            after,
+            datetime.fromtimestamp(found.mtime_ns / 1e9, UTC),
+            tuple(notes),
+        )
+        start = after
+
+
+def _parquet_cells(rows: pa.Table, used: dict[str, str], first: int) -> pa.Table:
+    columns: dict[str, pa.ChunkedArray | pa.Array] = {
+        "line": pa.array(np.arange(first + 1, first + 1 + len(rows)), pa.int64()),
+        "error": pa.nulls(len(rows), pa.string()),
+        "raw": pa.nulls(len(rows), pa.string()),
+    }
+    for theirs, mine in used.items():
+        column = rows[theirs]
+        kind = column.type
+        if pa.types.is_dictionary(kind):
+            column = pc.cast(column, kind.value_type)
+        elif pa.types.is_timestamp(kind):
+            micros = pc.cast(pc.cast(column, pa.timestamp("us", kind.tz), safe=False), pa.int64())
+            column = pc.divide(pc.cast(micros, pa.float64()), 1e6)
+        elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
+            column = pa.array(
+                [None if v is None else str(v) for v in column.to_pylist()], pa.string()
+            )
+        elif not (
+            pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_string(kind)
+        ):
+            column = pc.cast(column, pa.string())
+        columns[mine] = column
+    return pa.table(columns)

@@ -1,0 +1,10 @@
+-- Observations of the registered `redone` (job_id, window_start) make way for the clean ones.
+DELETE FROM observations
+WHERE (job_id, window_start) IN (SELECT (job_id, to_timestamp(window_start)) FROM redone);
+INSERT INTO observations BY NAME
+SELECT
+    c.* EXCLUDE (row_id, part, line, parse_error, raw, is_copy, type_known, power_allowed_w, seconds, spread_share)
+FROM checked AS c
+JOIN temp.split AS s ON s.row_id = c.row_id
+WHERE s.fate = 'clean';
+DELETE FROM touched;

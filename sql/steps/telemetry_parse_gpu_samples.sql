@@ -1,0 +1,57 @@
+-- Over registered rows. Cells of GPU samples as values; `parse_error` says what could not be read, `raw` keeps such a row.
+WITH cells AS (
+    SELECT
+        *,
+        gogh_time(ts) AS t,
+        gogh_whole(gpu_index) AS i,
+        gogh_number(power_w) AS p,
+        gogh_number(energy_j) AS e,
+        coalesce(gogh_number(utilisation), gogh_number(utilisation_percent) / 100) AS u,
+        gogh_number(memory_used_mb) AS m,
+        gogh_number(temperature_c) AS c,
+        gogh_number(sm_clock_mhz) AS s,
+        gogh_mask(throttle_reasons) AS r,
+        gogh_whole(processes) AS n
+    FROM raw_rows
+),
+judged AS (
+    SELECT
+        *,
+        nullif(concat_ws('; ',
+            error,
+            gogh_wrong_time(ts, t),
+            gogh_wrong('gpu_index', gpu_index, i),
+            gogh_wrong('power_w', power_w, p),
+            gogh_wrong('energy_j', energy_j, e),
+            gogh_wrong('utilisation', coalesce(utilisation, utilisation_percent), u),
+            gogh_wrong('memory_used_mb', memory_used_mb, m),
+            gogh_wrong('temperature_c', temperature_c, c),
+            gogh_wrong('sm_clock_mhz', sm_clock_mhz, s),
+            gogh_wrong('throttle_reasons', throttle_reasons, r),
+            gogh_wrong('processes', processes, n)
+        ), '') AS parse_error
+    FROM cells
+)
+SELECT
+    line,
+    t AS ts,
+    gogh_text(server_id) AS server_id,
+    i AS gpu_index,
+    gogh_text(gpu_type) AS gpu_type,
+    p AS power_w,
+    e AS energy_j,
+    u AS utilisation,
+    m AS memory_used_mb,
+    c AS temperature_c,
+    s AS sm_clock_mhz,
+    r AS throttle_reasons,
+    n AS processes,
+    parse_error,
+    CASE WHEN parse_error IS NOT NULL THEN coalesce(raw, CAST(to_json({
+        'ts': ts, 'server_id': server_id, 'gpu_index': gpu_index, 'gpu_type': gpu_type, 'power_w': power_w,
+        'energy_j': energy_j, 'utilisation': utilisation, 'utilisation_percent': utilisation_percent,
+        'memory_used_mb': memory_used_mb, 'temperature_c': temperature_c, 'sm_clock_mhz': sm_clock_mhz,
+        'throttle_reasons': throttle_reasons, 'processes': processes
+    }) AS VARCHAR)) END AS raw
+FROM judged
+ORDER BY line
