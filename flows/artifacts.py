@@ -11,7 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from flows import charts
-from gogh_core.domain import ClusterState, JobStatus, Plan, Slot
+from flows.facts import JobFacts
+from gogh_core.domain import Placement, Plan, Slot
+from gogh_core.planning import PlanDiff
 
 __all__ = [
     "PAGES",
@@ -48,117 +50,97 @@ def places(slots: Iterable[Slot]) -> str:
 
 def plan_table(
     plan: Plan,
-    state: ClusterState,
+    facts: Mapping[str, JobFacts],
     *,
     watts: Mapping[str, float],
     why: Mapping[str, str],
 ) -> list[dict[str, str]]:
-    """One row for each job: who moves first, then who starts, stays, stops and waits."""
-    known = {status.job.id: status for status in state.jobs}
+    """One row for each job: who moves first, then who stops, starts, waits and stays."""
     moved = {move.job: move.reason for move in plan.moves}
     stopped = {stop.job for stop in plan.stops}
     rows = []
     for job, parts in _by_job(plan).items():
-        status = known.get(job)
-        before = status.slots if status else ()
+        known = facts.get(job)
+        before = known.at if known else ()
         rows.append(
-            _row(job, status)
+            _row(job, known)
             | {
                 "what": "moves" if job in moved else "stays" if before else "starts",
                 "from": places(before),
                 "to": places(slot for part in parts for slot in part.slots),
                 "with": ", ".join(sorted({p.partner for p in parts if p.partner})) or "–",
-                "expected": _rate(sum(part.throughput for part in parts), status),
+                "expected": _rate(sum(part.throughput for part in parts), known),
                 "watts": f"{watts[job]:.0f}" if job in watts else "–",
                 "why": moved.get(job) or why.get(job, ""),
             }
         )
     for stop in plan.stops:
         told = {"what": "stops", "from": places(stop.source), "why": stop.reason}
-        rows.append(_row(stop.job, known.get(stop.job)) | told)
+        rows.append(_row(stop.job, facts.get(stop.job)) | told)
     for wait in plan.waiting:
         if wait.job not in stopped:
             told = {"what": "waits", "why": wait.reason}
-            rows.append(_row(wait.job, known.get(wait.job)) | told)
+            rows.append(_row(wait.job, facts.get(wait.job)) | told)
     order = {"moves": 0, "stops": 1, "starts": 2, "waits": 3, "stays": 4}
     return sorted(rows, key=lambda row: (order[row["what"]], row["job"]))
 
 
-def _row(job: str, status: JobStatus | None) -> dict[str, str]:
-    promised = status.job.required_throughput if status else 0.0
+def _row(job: str, known: JobFacts | None) -> dict[str, str]:
     return {
         "job": job,
         "what": "",
         "from": "–",
         "to": "–",
         "with": "–",
-        "class": status.job.job_class if status else "",
-        "promised": _rate(promised, status) if promised else "best effort",
+        "class": known.job_class if known else "",
+        "promised": _rate(known.required, known) if known and known.required else "best effort",
         "expected": "–",
         "watts": "–",
         "why": "",
     }
 
 
-def _rate(value: float, status: JobStatus | None) -> str:
-    return f"{value:.3g} {status.job.unit if status else 'steps/s'}"
+def _rate(value: float, known: JobFacts | None) -> str:
+    return f"{value:.3g} {known.unit if known else 'steps/s'}"
 
 
-def _by_job(plan: Plan) -> dict[str, list[Any]]:
-    found: dict[str, list[Any]] = {}
+def _by_job(plan: Plan) -> dict[str, list[Placement]]:
+    found: dict[str, list[Placement]] = {}
     for placement in plan.placements:
         found.setdefault(placement.job, []).append(placement)
     return found
 
 
-def difference(
-    plan: Plan,
-    before: Plan | None,
-    *,
-    power_w: float | None,
-    before_w: float | None,
-    move_cost_j: float = 0.0,
-    window_s: float = 300.0,
-) -> str:
+def difference(diff: PlanDiff, *, window_s: float) -> str:
     """Who would move, what is saved, what it costs: Markdown, also shown in the approval form."""
-    lines = ["## Difference to the running plan", ""]
-    if power_w is not None and before_w:
-        saved = before_w - power_w
-        verb = "saves" if saved >= 0 else "draws"
-        energy = abs(saved) * window_s / 3.6e6
-        more = "" if saved >= 0 else " more"
-        lines.append(
-            f"**{verb.capitalize()} {abs(saved):,.0f} W{more}** "
-            f"({before_w:,.0f} → {power_w:,.0f} W), {energy:.3f} kWh in this window."
-        )
-    else:
-        lines.append("There is no plan before it to compare with.")
-    cost = f", {move_cost_j / 3.6e6:.3f} kWh for moves and stops" if move_cost_j else ""
-    lines += [
+    saved = diff.saved_w
+    verb, more = ("Saves", "") if saved >= 0 else ("Draws", " more")
+    lines = [
+        "## Difference to the running plan",
         "",
-        f"{len(plan.moves)} moves, {len(plan.stops)} stops, {len(plan.servers)} servers switched, "
-        f"{len(plan.waiting)} waiting{cost}.",
+        f"**{verb} {abs(saved):,.0f} W{more}**: {diff.now_w:,.0f} W now with {diff.running_now} "
+        f"jobs, {diff.planned_w:,.0f} W planned with {diff.running_planned}; "
+        f"{abs(saved) * window_s / 3.6e6:.3f} kWh in a window.",
+        "",
+        f"{len(diff.starts)} start, {len(diff.moves)} move, {len(diff.stops)} stop, "
+        f"{diff.stays} stay, {len(diff.waiting)} wait, {len(diff.switches)} servers are switched.",
     ]
+    cost_j = diff.move_cost_j + diff.switch_cost_j
+    if cost_j > 0:
+        back = "" if diff.payback_s is None else f", paid back after {diff.payback_s:,.0f} s"
+        lines += ["", f"The change itself costs {cost_j / 3.6e6:.3f} kWh{back}."]
+    if diff.empty:
+        lines += ["", "Nothing would change."]
     lines += _section("Moves", ("job", "from", "to", "why"), [
-        (m.job, places(m.source), places(m.target), m.reason) for m in plan.moves
+        (m.job, places(m.source), places(m.target), m.reason) for m in diff.moves
     ])  # fmt: skip
     lines += _section(
-        "Stops", ("job", "from", "why"), [(s.job, places(s.source), s.reason) for s in plan.stops]
+        "Stops", ("job", "from", "why"), [(s.job, places(s.source), s.reason) for s in diff.stops]
     )
-    lines += _section("Servers", ("server", "becomes"), [(s.id, s.action) for s in plan.servers])
-    lines += _section("Waiting", ("job", "why"), [(w.job, w.reason) for w in plan.waiting])
-    if before is not None:
-        old, new = set(_by_job(before)), set(_by_job(plan))
-        gone, come = sorted(old - new), sorted(new - old)
-        lines += ["", f"Started: {_few(come)}. No longer running: {_few(gone)}."]
+    lines += _section("Starts", ("job", "to"), [(job, places(to)) for job, to in diff.starts])
+    lines += _section("Servers", ("server", "becomes"), [(s.id, s.action) for s in diff.switches])
+    lines += _section("Waiting", ("job", "why"), [(w.job, w.reason) for w in diff.waiting])
     return "\n".join(lines) + "\n"
-
-
-def _few(names: Sequence[str], most: int = 12) -> str:
-    if not names:
-        return "nobody"
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
 
 
 def _section(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:

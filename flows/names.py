@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from datetime import datetime
 
@@ -11,6 +12,7 @@ from gogh_core.errors import GoghError, InvalidInput
 __all__ = ["advice", "change_percent", "plan_name"]
 
 _DEGRADED_SHOWN = 2
+_SHORT = 60
 
 
 def change_percent(now: float | None, before: float | None) -> str | None:
@@ -45,10 +47,16 @@ def plan_name(
         parts.append(f"gap {100 * plan.gap:.1f} %" if plan.status != "infeasible" else "infeasible")
         if plan.status in ("greedy", "time_limit"):
             parts.append(plan.status.replace("_", " "))
-    parts += [f"⚠ {what}" for what in degraded[:_DEGRADED_SHOWN]]
+    parts += [f"⚠ {_short(what)}" for what in degraded[:_DEGRADED_SHOWN]]
     if len(degraded) > _DEGRADED_SHOWN:
         parts.append(f"⚠ {len(degraded) - _DEGRADED_SHOWN} more")
     return " · ".join(parts)
+
+
+def _short(what: str) -> str:
+    """Up to where the details begin; the artifact has all of it."""
+    head = re.split(r"[:(]", what, maxsplit=1)[0].strip()
+    return head if len(head) <= _SHORT else head[: _SHORT - 1] + "…"
 
 
 def advice(error: GoghError) -> str:

@@ -1,0 +1,77 @@
+"""One cycle as a flow runs it: the window it is for, and what its end means to the run.
+
+With the embedded cluster each scheduled window lets the virtual cluster run for one window first:
+once, however often the run is repeated, because the window on the wall is the key of the cycle.
+"""
+
+from __future__ import annotations
+
+import fcntl
+from datetime import datetime
+
+from prefect.states import Completed, Failed
+
+from flows.approval import ask
+from flows.desk import Desk, Outcome, around, nothing_to_do
+from flows.publish import show_cycle
+from gogh_core.domain import Cycle
+from gogh_core.planning import CycleReport, Request, run_cycle
+from gogh_core.store import fetch, now_utc
+
+__all__ = ["plan_window", "scheduled_key"]
+
+
+def scheduled_key(desk: Desk, window: datetime | None) -> str:
+    """The key of a scheduled window; the embedded cluster has run up to it afterwards."""
+    key = f"schedule:{Cycle.at(window or now_utc(), desk.settings.cycle.window_s).id}"
+    advance = getattr(desk.manager, "advance", None)
+    if advance is None:
+        return key
+    run = desk.settings.home / "run"
+    run.mkdir(parents=True, exist_ok=True)
+    with (run / "advance.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with desk.store.read() as connection:
+            claimed = fetch(connection, "planning_by_key", request_key=key).num_rows > 0
+            begun = fetch(connection, "planning_list", rows=1, missed=False).num_rows > 0
+        if begun and not claimed:
+            desk.report("the embedded cluster runs for one window", 0.0)
+            advance(float(desk.settings.cycle.window_s))
+    return key
+
+
+def plan_window(desk: Desk, request: Request, *, key: str, kind: str = "plan") -> Outcome:
+    """Run one cycle, show it, let a person decide where that is asked for, and end the run."""
+
+    def once() -> CycleReport:
+        return run_cycle(
+            desk.settings,
+            manager=desk.manager,
+            store=desk.store,
+            request=request,
+            clock=desk.clock,
+            report=desk.report,
+            key=key,
+            around=around,
+        )
+
+    report = once()
+    if report.outcome in ("done", "busy", "superseded"):
+        return nothing_to_do(report.detail)
+    name = show_cycle(desk, report, kind=kind)
+    if report.outcome == "waiting" and ask(desk, report):
+        report = once()
+        name = show_cycle(desk, report, kind=kind) if report.problem is not None else name
+    return _end(report, name)
+
+
+def _end(report: CycleReport, name: str) -> Outcome:
+    if report.outcome == "interrupted":
+        return Failed(
+            message="To do: see whether the cluster manager answers, then run this again; it goes "
+            f"on where it stopped. Why: {report.detail}"
+        )
+    if report.plan is not None and report.plan.status == "infeasible":
+        notes = "; ".join(report.plan.notes) or report.detail
+        return Failed(message=f"To do: release pins, drains or the power cap. Why: {notes}")
+    return Completed(message=f"{name}: {report.outcome}; {report.detail}")

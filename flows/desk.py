@@ -1,0 +1,158 @@
+"""The desk of a flow: the rooms it works with, and what it tells Prefect.
+
+`told` turns an error of ours into a failed run whose first line says what to do; `Desk` opens
+settings, store and cluster and shows progress; `around` runs one step as a task, with retries where
+the cluster or a source may come back by itself and nowhere else.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any, TypeVar, cast
+from uuid import UUID
+
+from prefect import get_run_logger, task
+from prefect.artifacts import create_progress_artifact, update_progress_artifact
+from prefect.cache_policies import NO_CACHE
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.objects import State
+from prefect.context import FlowRunContext
+from prefect.exceptions import MissingContextError
+from prefect.states import Completed, Failed
+
+from flows.names import advice
+from gogh_core.cluster import ClusterManager, open_manager
+from gogh_core.errors import ClusterUnavailable, GoghError, SourceUnavailable
+from gogh_core.settings import Settings, load
+from gogh_core.store import Store, now_utc
+
+__all__ = ["Desk", "around", "nothing_to_do", "rename", "run_id", "told"]
+
+T = TypeVar("T")
+Outcome = State[Any]
+
+_RETRIES, _RETRY_DELAY_S = 2, 3.0
+# How far a cycle is when a step begins, by the seconds they usually take.
+_PERCENT = {
+    "state": 5.0,
+    "ingest": 10.0,
+    "retrain": 30.0,
+    "estimate": 50.0,
+    "allocate": 65.0,
+    "store": 80.0,
+    "emit": 85.0,
+    "publish": 95.0,
+}
+
+
+def logger() -> logging.Logger | logging.LoggerAdapter[logging.Logger]:
+    """The run's log in the UI; a plain one outside a run."""
+    try:
+        return get_run_logger()
+    except MissingContextError:
+        return logging.getLogger("gogh.flows")
+
+
+def told(function: Callable[..., Outcome]) -> Callable[..., Outcome]:
+    """An error of ours ends the run as failed, and its first line says what to do."""
+
+    @functools.wraps(function)
+    def wrapper(*args: Any, **kwargs: Any) -> Outcome:
+        try:
+            return function(*args, **kwargs)
+        except GoghError as error:
+            line = advice(error)
+            logger().error(line)
+            return Failed(message=line)
+
+    return wrapper
+
+
+def nothing_to_do(why: str) -> Outcome:
+    """The end of a run that found its work done."""
+    rename(f"nothing to do · {why}")
+    return Completed(message=f"Nothing to do: {why}")
+
+
+def run_id() -> str:
+    """The flow run's own id, the key of what it asks for; empty outside a run."""
+    context = FlowRunContext.get()
+    return str(context.flow_run.id) if context is not None and context.flow_run else ""
+
+
+def rename(name: str) -> None:
+    """Give the run a name that tells; nothing happens outside a run."""
+    ident = run_id()
+    if ident:
+        with get_client(sync_client=True) as client:
+            client.update_flow_run(flow_run_id=UUID(ident), name=name)
+
+
+def _may_come_back(_task: Any, _run: Any, state: Outcome) -> bool:
+    try:
+        state.result()
+    except (ClusterUnavailable, SourceUnavailable):
+        return True
+    except Exception:  # noqa: BLE001 - whatever it was, trying again will not help
+        return False
+    return False
+
+
+def around(step: str, call: Callable[[], T]) -> T:
+    """Run one step as a task of this run, so that the UI shows it; a plain call outside a run."""
+    if FlowRunContext.get() is None:
+        return call()
+    fetches = step in ("state", "ingest")
+    as_task = task(
+        name=step,
+        task_run_name=step,
+        retries=_RETRIES if fetches else 0,
+        retry_delay_seconds=_RETRY_DELAY_S,
+        retry_condition_fn=_may_come_back,
+        cache_policy=NO_CACHE,
+        persist_result=False,
+    )
+    return cast(T, as_task(call)())
+
+
+class Desk:
+    """Settings, store and cluster of one run, and its progress in the UI."""
+
+    def __init__(self, settings: Settings | None = None) -> None:
+        self.settings = settings or load()
+        self.store = Store(self.settings)
+        self.store.migrate()
+        self.manager: ClusterManager = open_manager(self.settings, self.store)
+        self._progress: Any = None
+
+    def clock(self) -> datetime:
+        """The cluster's own time: the embedded one has a clock of its own."""
+        now = getattr(self.manager, "now", None)
+        return now if isinstance(now, datetime) else now_utc()
+
+    def report(self, step: str, seconds: float) -> None:
+        """A step begins (0 seconds) or has ended: shown as progress and in the log."""
+        if seconds > 0:
+            logger().info("%s took %.1f s", step, seconds)
+            return
+        if not run_id():
+            return
+        percent = _PERCENT.get(step, 0.0)
+        if self._progress is None:
+            self._progress = create_progress_artifact(
+                percent, key="gogh-progress", description=f"{step} …"
+            )
+        else:
+            update_progress_artifact(self._progress, percent, description=f"{step} …")
+
+    def finished(self) -> None:
+        """Everything is done."""
+        if self._progress is not None:
+            update_progress_artifact(self._progress, 100.0, description="done")
+
+    def links(self, pages: Mapping[str, str]) -> dict[str, str]:
+        """Addresses of artifacts within the UI, by title."""
+        return {title: f"/artifacts/key/{key}" for key, title in pages.items()}

@@ -1,0 +1,178 @@
+"""A real server and worker, a real Chromium: what people see and do in Prefect's UI."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
+
+from gogh_core.planning import list_cycles
+from gogh_core.store import Store
+from tests.e2e.stack import Stack, until
+
+pytestmark = pytest.mark.e2e
+
+SCREENSHOTS = Path(__file__).resolve().parents[3] / "docs" / "screenshots"
+PATIENCE_MS = 120_000
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as driver:
+        found = driver.chromium.launch(
+            executable_path="/usr/bin/chromium", args=["--no-sandbox", "--disable-gpu"]
+        )
+        yield found
+        found.close()
+
+
+@pytest.fixture
+def page(browser: Browser, stack: Stack) -> Iterator[Page]:
+    found = browser.new_page(viewport={"width": 1360, "height": 900}, base_url=stack.ui)
+    found.set_default_timeout(PATIENCE_MS)
+    found.set_default_navigation_timeout(PATIENCE_MS)
+    expect.set_options(timeout=PATIENCE_MS)
+    yield found
+    found.close()
+
+
+def keep(page: Page, name: str) -> None:
+    """Keep the picture for the docs, when asked to; otherwise only show that it can be taken."""
+    page.wait_for_timeout(500)
+    if os.environ.get("GOGH_SCREENSHOTS"):
+        SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+        page.screenshot(path=SCREENSHOTS / f"{name}.png")
+    else:
+        assert len(page.screenshot()) > 10_000
+
+
+def field(page: Page, label: str) -> Locator:
+    """One field of a form, by its label."""
+    head = page.locator(".schema-form-property__label", has_text=label)
+    return page.locator(".schema-form-property", has=head).last
+
+
+def scheduled_run(stack: Stack) -> dict:
+    """The newest run that the cadence began and that made a plan."""
+
+    def done():
+        runs = [r for r in stack.runs("reallocation") if r["auto_scheduled"]]
+        return next(
+            (
+                r
+                for r in runs
+                if r["state_type"] == "COMPLETED" and "gogh-plan" in stack.artifacts(r["id"])
+            ),
+            None,
+        )
+
+    return until(done, "a scheduled run that makes a plan", patience_s=420)
+
+
+def test_the_scheduled_run_happens_by_itself_and_its_name_tells(stack: Stack, page: Page):
+    run = scheduled_run(stack)
+    assert run["name"].startswith("plan ")
+    assert " jobs" in run["name"]
+    page.goto(f"/runs/flow-run/{run['id']}")
+    expect(page.get_by_text(run["name"]).first).to_be_visible()
+    keep(page, "run")
+    page.goto("/dashboard")
+    expect(page.get_by_text("Flow Runs").first).to_be_visible()
+    page.wait_for_timeout(1500)
+    keep(page, "dashboard")
+
+
+def test_the_plans_artifact_opens_and_shows_the_jobs(stack: Stack, page: Page):
+    run = scheduled_run(stack)
+    artifact = stack.artifacts(run["id"])["gogh-plan"]
+    full = stack.api.call("GET", f"/artifacts/{artifact['id']}")
+    import json
+
+    rows = json.loads(full["data"])
+    assert rows, "the embedded cluster has jobs"
+    page.goto(f"/artifacts/artifact/{artifact['id']}")
+    for row in rows[:5]:
+        expect(page.get_by_text(row["job"], exact=True).first).to_be_visible()
+    keep(page, "plan")
+
+
+@pytest.mark.parametrize("key", ["gogh-energy", "gogh-cycle"])
+def test_charts_are_really_drawn(stack: Stack, page: Page, key: str):
+    artifact = stack.artifacts(scheduled_run(stack)["id"])[key]
+    page.goto(f"/artifacts/artifact/{artifact['id']}")
+    picture = page.locator("article img, .markdown-renderer img").first
+    expect(picture).to_be_visible()
+    assert picture.evaluate("image => image.complete && image.naturalWidth") > 100
+    keep(page, key.removeprefix("gogh-"))
+
+
+def test_the_pages_of_a_cycle_are_linked(stack: Stack, page: Page):
+    artifact = stack.artifacts(scheduled_run(stack)["id"])["gogh-cycle"]
+    page.goto(f"/artifacts/artifact/{artifact['id']}")
+    page.get_by_role("link", name="the plan", exact=True).click()
+    page.wait_for_url("**/artifacts/key/gogh-plan")
+    expect(page.get_by_text("gogh-plan").first).to_be_visible()
+
+
+def test_the_replan_form_is_filled_in_and_submitted(stack: Stack, page: Page):
+    scheduled_run(stack)
+    deployment = stack.api.deployment("replan/replan")
+    page.goto(f"/deployments/deployment/{deployment['id']}/run")
+    reason = field(page, "Reason").locator("textarea")
+    expect(reason).to_be_visible()
+    reason.fill("heat wave")
+    expect(page.get_by_text("nothing is sent").first).to_be_visible()
+    field(page, "Dry run").get_by_role("switch").click()
+    gap = field(page, "Gap")
+    gap.get_by_role("button", name="float").click()
+    gap.locator("input").fill("7")
+    submit = page.get_by_role("button", name="Submit")
+    submit.click()
+    expect(page.get_by_text("less than or equal to").or_(page.get_by_text("maximum")).first).to_be_visible()
+    assert not any(r["parameters"]["request"].get("gap") == 7 for r in stack.runs("replan") if r["parameters"])
+    gap.locator("input").fill("0.02")
+    keep(page, "replan-form")
+    submit.click()
+    until(lambda: _replans(stack, "heat wave"), "the run of the form")
+    run = stack.api.wait(_replans(stack, "heat wave")[0]["id"], timeout_s=300)
+    assert run["state_type"] == "COMPLETED", run["state"]["message"]
+    assert run["name"].startswith("dry run ")
+    assert run["parameters"]["request"] == run["parameters"]["request"] | {"dry_run": True, "gap": 0.02}
+    assert "gogh-difference" in stack.artifacts(run["id"])
+
+
+def _replans(stack: Stack, reason: str) -> list[dict]:
+    return [
+        r for r in stack.runs("replan") if r["parameters"].get("request", {}).get("reason") == reason
+    ]
+
+
+@pytest.mark.parametrize(("answer", "state"), [("approve", "emitted"), ("reject", "rejected")])
+def test_the_approval_form_is_answered(stack: Stack, page: Page, answer: str, state: str):
+    scheduled_run(stack)
+    asked = {"request": {"reason": f"to {answer}", "wait_for_approval": True}}
+    ident = stack.api.run("replan/replan", asked)["id"]
+    until(lambda: stack.api.call("GET", f"/flow_runs/{ident}")["state_type"] == "PAUSED", "a pause")
+    page.goto(f"/runs/flow-run/{ident}")
+    page.get_by_role("button", name="Resume").click()
+    expect(page.get_by_text("Difference to the running plan").first).to_be_visible()
+    field(page, "Decision").locator("button.p-select-button__control").click()
+    page.locator(".p-select-option", has_text=answer).first.click()
+    field(page, "Your name").locator("textarea").fill("Ada")
+    keep(page, f"approval-{answer}")
+    page.get_by_role("button", name="Submit").click()
+    run = until(
+        lambda: (r := stack.api.call("GET", f"/flow_runs/{ident}"))["state_type"]
+        in ("COMPLETED", "FAILED", "CANCELLED", "CRASHED")
+        and r,
+        "the end of the run",
+    )
+    assert run["state_type"] == "COMPLETED", run["state"]["message"]
+    cycles = list_cycles(Store(stack.settings), rows=50)
+    mine = next(cycle for cycle in cycles if cycle["reason"] == f"to {answer}")
+    assert mine["state"] == state
+    if state == "rejected":
+        assert "Ada" in run["state"]["message"]
