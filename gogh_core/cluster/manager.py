@@ -43,6 +43,8 @@ class Capabilities:
     switches_servers: bool
     action_timeout_s: float = 120.0
     """How long an accepted action may take to come true; 0: it is true at once."""
+    parallel_actions: int = 1
+    """How many actions may be sent at the same time."""
 
 
 @runtime_checkable
@@ -53,7 +55,11 @@ class ClusterManager(Protocol):
     """`simulated`, `slurm`, `files`."""
     real: bool
     """A real cluster is only advised unless the mode is `act`."""
-    capabilities: Capabilities
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What it can do."""
+        ...
 
     def state(self) -> ClusterState:
         """Everything the manager knows now; raises ClusterUnavailable."""

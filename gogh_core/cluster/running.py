@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Literal, TypeVar
 
 from gogh_core.cluster.actions import Action, Kind
@@ -35,6 +36,8 @@ _SILENT_ACTIONS = 3
 _CHUNK_SHARE = 8
 _SMALLEST_CHUNK = 4
 _LARGEST_CHUNK = 512
+# What was marked as sent and then was not.
+_UNSENT = object()
 _OVER = (JobState.FINISHED, JobState.FAILED, JobState.CANCELLED)
 
 
@@ -85,6 +88,9 @@ class Run:
         self._unknown = {name for name, state in self._states.items() if state == "sent"}
         self._deadlines: dict[str, float] = {}
         self._silent = 0
+        self._capabilities = manager.capabilities
+        # Why nothing more is sent: the switch, or a manager that is gone.
+        self._halted: _Stopped | ClusterUnavailable | None = None
         self._unwritten: list[tuple[str, ActionState, str]] = []
 
     @property
@@ -140,7 +146,7 @@ class Run:
         state = patiently(self._manager.state, self.timeout_s, self._sleep)
         silence_s = time.monotonic() - started
         self._deadlines = {name: at + silence_s for name, at in self._deadlines.items()}
-        return Now(state, self._manager.capabilities)
+        return Now(state, self._capabilities)
 
     def _note(self, steps: Sequence[tuple[str, ActionState, str]]) -> None:
         """Remember that actions got further; it is written before the next one is sent.
@@ -210,7 +216,8 @@ class Run:
             else:
                 steps.append((action.id, "skipped", self._explained(action, reason)))
         self._note(steps)
-        size = min(_LARGEST_CHUNK, max(_SMALLEST_CHUNK, len(ready) // _CHUNK_SHARE))
+        smallest = max(_SMALLEST_CHUNK, self._capabilities.parallel_actions)
+        size = min(_LARGEST_CHUNK, max(smallest, len(ready) // _CHUNK_SHARE))
         for start in range(0, len(ready), size):
             self._check_switch()
             self._send_chunk(ready[start : start + size])
@@ -224,25 +231,38 @@ class Run:
         return reason
 
     def _send_chunk(self, chunk: Sequence[Action]) -> None:
+        """Write the actions as sent, send them, and remember those that were refused."""
         self._note([(action.id, "sent", "") for action in chunk])
         self.write()
-        failed: list[tuple[str, ActionState, str]] = []
-        for index, action in enumerate(chunk):
-            try:
-                self._check_switch()
-                reason = self._send(action)
-            except (_Stopped, ClusterUnavailable) as stopped:
-                # What was not sent is only intended again; this one may have arrived.
-                arrived = isinstance(stopped, ClusterUnavailable)
-                rest = chunk[index + arrived :]
-                back: ActionState = "intended"
-                self._note([*failed, *((a.id, back, f"not sent: {stopped}") for a in rest)])
-                raise
-            self._unknown.discard(action.id)
+        if self._capabilities.parallel_actions > 1:
+            with ThreadPoolExecutor(self._capabilities.parallel_actions) as pool:
+                outcomes = list(pool.map(self._attempt, chunk))
+        else:
+            outcomes = [self._attempt(action) for action in chunk]
+        for action, outcome in zip(chunk, outcomes, strict=True):
+            if outcome is _UNSENT:
+                self._note([(action.id, "intended", f"not sent: {self._halted}")])
+                continue
+            if not isinstance(outcome, ClusterUnavailable):
+                self._unknown.discard(action.id)
             self._deadlines[action.id] = time.monotonic() + self.timeout_s
-            if reason is not None:
-                failed.append((action.id, "failed", reason))
-        self._note(failed)
+            if isinstance(outcome, str):
+                self._note([(action.id, "failed", outcome)])
+        if self._halted is not None:
+            raise self._halted
+
+    def _attempt(self, action: Action) -> str | ClusterUnavailable | object | None:
+        """Send one action: None, why it failed, _UNSENT, or that nobody knows whether it arrived."""
+        try:
+            if self._halted is None:
+                self._check_switch()
+                return self._send(action)
+        except _Stopped as stopped:
+            self._halted = stopped
+        except ClusterUnavailable as error:
+            self._halted = error
+            return error
+        return _UNSENT
 
     def _send(self, action: Action) -> str | None:
         """Send one action; why it failed, or None. Raises when the manager is gone altogether."""
