@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from gogh_core.errors import InvalidInput, StoreCorrupt, StoreError, StoreLocked
 from gogh_core.settings import Settings
-from gogh_core.store import ageing, backups, gate, migrations, publishing, views
+from gogh_core.store import ageing, backups, files, gate, migrations, publishing, views
 from gogh_core.store.texts import fetch, fill, run, statement, transaction
 
 __all__ = ["Store", "now_utc"]
@@ -49,17 +49,28 @@ class Store:
         """Bring the database to the shape of this program; creates it where it is missing."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self.gate():
-            known = migrations.known()
-            if self.path.exists():
-                with self.connect(read_only=True) as connection:
-                    missing = migrations.check(connection, str(self.path), known)
-                    if not missing and views.are_current(connection, self.samples):
-                        return
-            else:
-                missing = known
-            with self.connect() as connection, transaction(connection):
-                migrations.apply_migrations(connection, missing, self.clock())
-                views.renew(connection, self.samples)
+            if not self.path.exists():
+                self._create()
+                return
+            with self.connect(read_only=True) as connection:
+                missing = migrations.check(connection, str(self.path), migrations.known())
+                if not missing and views.are_current(connection, self.samples):
+                    return
+            self._apply(self.path, missing)
+
+    def _create(self) -> None:
+        """Make the database beside its place, so that it is never seen half made."""
+        staged = self.path.with_name(self.path.name + ".create")
+        for rest in (staged, staged.with_name(staged.name + ".wal")):
+            files.remove(rest)
+        self._apply(staged, migrations.known())
+        files.sync(staged)
+        files.replace(staged, self.path)
+
+    def _apply(self, path: Path, missing: tuple[migrations.Migration, ...]) -> None:
+        with self.connect(path) as connection, transaction(connection):
+            migrations.apply_migrations(connection, missing, self.clock())
+            views.renew(connection, self.samples)
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
