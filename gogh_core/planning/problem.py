@@ -116,7 +116,7 @@ def draft_problem(
             priority = waiting_priority(status, settings, now)
             job = _job(status, at[name], owed, priority, now)
             jobs.append(replace(job, pinned=bool(at[name]) and name in request.pin))
-        elif at[name]:
+        elif status.slots:
             notes.append(f"job {name} is left alone: {faults[name]}")
         else:
             waiting.append(Waiting(name, faults[name]))

@@ -68,7 +68,7 @@ _OUTCOMES: dict[str, Outcome] = {
 def clock_of(manager: ClusterManager) -> Callable[[], datetime]:
     """The cluster's own clock where it has one (the embedded cluster does), else the wall's."""
     if hasattr(manager, "now"):
-        return lambda: manager.now  # type: ignore[attr-defined,no-any-return]
+        return lambda: manager.now
     return now_utc
 
 
@@ -189,7 +189,7 @@ def _allocate(run: _Run, state: ClusterState, ingested: Ingested) -> tuple[Alloc
             run.clock(),
             cycle=run.turn.cycle,
             capabilities=capabilities,
-            held=ingested.held,
+            trust=ingested.trust,
             budget_s=run.budget.left_s,
         ),
     )
@@ -283,10 +283,10 @@ def _resume(run: _Run, plan_id: str) -> CycleReport:
 def _dry_run(run: _Run) -> CycleReport:
     """Plan with what is in the store; nothing is stored, nothing is sent."""
     state = run.step("state", lambda: read_state(run.manager, run.settings, run.clock()))
-    with run.store.read() as connection:
-        held = fetch(connection, "planning_held_jobs")["job_id"].to_pylist()
     run.facts |= {"basis": state, **_looking_back(run)}
-    _allocate(run, state, Ingested(None, None, frozenset(held)))
+    from gogh_core.telemetry import trusted
+
+    _allocate(run, state, Ingested(None, None, trusted(run.store)))
     return run.report("dry_run", "nothing was stored or sent")
 
 

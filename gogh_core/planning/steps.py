@@ -33,7 +33,7 @@ from gogh_core.store import Store, fetch
 
 if TYPE_CHECKING:
     from gogh_core.estimation import RetrainReport
-    from gogh_core.telemetry import IngestReport
+    from gogh_core.telemetry import IngestReport, Trust
 
 __all__ = [
     "Allocated",
@@ -84,8 +84,8 @@ class Ingested:
 
     report: IngestReport | None
     data_age_s: float | None
-    held: frozenset[str] = frozenset()
-    """Jobs whose records broke their contract."""
+    trust: Trust | None = None
+    """Which records broke their contract; nothing is planned with them."""
     degraded: tuple[str, ...] = ()
 
 
@@ -98,7 +98,7 @@ def ingest_step(
     within: Callable[[Callable[[], IngestReport]], IngestReport] | None = None,
 ) -> Ingested:
     """Take telemetry in and validate it; what is missing is named, too old data is refused."""
-    from gogh_core.telemetry import ingest
+    from gogh_core.telemetry import ingest, trusted
 
     degraded: list[str] = []
     report: IngestReport | None = None
@@ -110,10 +110,13 @@ def ingest_step(
     degraded += report.faults if report is not None else ()
     with store.read() as connection:
         newest = fetch(connection, "planning_newest_data").to_pylist()[0]["ts"]
-        held = fetch(connection, "planning_held_jobs")["job_id"].to_pylist()
+    trust = trusted(store)
+    for what, records in (("job", trust.held_jobs), ("server", trust.held_servers)):
+        if records:
+            degraded.append(f"{what} records held back by contract: {', '.join(sorted(records))}")
     age_s = None if newest is None else max(0.0, (now - newest).total_seconds())
     _check_age(age_s, state, settings, degraded)
-    return Ingested(report, age_s, frozenset(held), tuple(degraded))
+    return Ingested(report, age_s, trust, tuple(degraded))
 
 
 def _check_age(
@@ -224,7 +227,7 @@ def allocate_step(
     *,
     cycle: Cycle,
     capabilities: Capabilities,
-    held: Collection[str] = (),
+    trust: Trust | None = None,
     budget_s: float | None = None,
 ) -> Allocated:
     """Problem in, plan out; a solver that fails or runs out of time still gives a plan.
@@ -236,6 +239,7 @@ def allocate_step(
     if budget_s is not None:
         limit_s = max(1.0, min(limit_s, budget_s))
     deadline = time.monotonic() + limit_s
+    state, held = _trusted_part(state, trust)
 
     def solve(relax: Collection[str], share: float) -> Allocated:
         draft = _draft(
@@ -263,6 +267,20 @@ def allocate_step(
         if len(again.solved.waiting) <= len(made.solved.waiting):
             return again
     return made
+
+
+def _trusted_part(state: ClusterState, trust: Trust | None) -> tuple[ClusterState, frozenset[str]]:
+    """The state without servers that are held back, and the jobs that must be left alone."""
+    if trust is None:
+        return state, frozenset()
+    servers = tuple(s for s in state.servers if s.server.id not in trust.held_servers)
+    held = {
+        status.job.id
+        for status in state.jobs
+        if status.job.id in trust.held_jobs
+        or any(slot.server in trust.held_servers for slot in status.slots)
+    }
+    return replace(state, servers=servers), frozenset(held)
 
 
 def _draft(make: Callable[[], Draft]) -> Draft:

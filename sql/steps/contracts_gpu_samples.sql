@@ -63,6 +63,8 @@ by_gpu AS (
         server_id,
         gpu_index,
         count(DISTINCT ts) AS seconds,
+        -- Some sources report every 10 s; a gap is measured by their own pace.
+        median(nullif(dt, 0)) AS pace_s,
         sum(CASE WHEN pair THEN (power_w + previous_power_w) / 2 * dt END) AS integral_j,
         sum(CASE WHEN pair THEN energy_j - lag_energy_j END) AS counted_j
     FROM (
@@ -78,7 +80,8 @@ by_gpu AS (
 by_server AS (
     SELECT
         b.server_id,
-        epoch(max(b.ts)) - epoch(min(b.ts)) AS span_s,
+        -- Without the few rows that come late from long before.
+        quantile_cont(epoch(b.ts), 0.98) - quantile_cont(epoch(b.ts), 0.02) AS span_s,
         count(DISTINCT b.gpu_index) AS gpus_seen
     FROM batch AS b
     GROUP BY b.server_id
@@ -94,7 +97,7 @@ SELECT
     CASE WHEN s.energy_j >= s.previous_energy_j THEN
         s.previous_energy_j + coalesce(s.power_allowed_w, 2000) * (epoch(s.ts) - epoch(since_ts) + 2)
     END AS energy_allowed_j,
-    least(1.0, g.seconds / (floor(v.span_s / f.period_s) + 1)) AS completeness,
+    least(1.0, g.seconds / (floor(v.span_s / greatest(f.period_s, coalesce(g.pace_s, 0))) + 1)) AS completeness,
     -- Of 60 s and more only: the integral of fewer samples says little.
     CASE WHEN g.seconds >= 60 AND g.integral_j > 1000 THEN g.counted_j / g.integral_j END AS energy_ratio,
     coalesce(servers.gpus - v.gpus_seen, 0) AS gpus_silent

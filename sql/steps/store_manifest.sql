@@ -1,1 +1,3 @@
-SELECT file, table_name, "rows", bytes, retired_at FROM sample_files ORDER BY file;
+-- Every file of samples, those that count and those that are retired, oldest first.
+SELECT file, table_name, range_from, "rows", bytes, retired_at FROM sample_files
+ORDER BY range_from, file;

@@ -1,0 +1,177 @@
+"""`gogh replan` and `gogh cycles`: a new plan now, and what became of the windows so far."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import sys
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from gogh_core.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from gogh_core.planning import CycleReport
+
+__all__ = ["register"]
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Config = Annotated[Path | None, typer.Option(help="Another gogh.toml.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command("replan")(replan)
+    app.command("cycles")(cycles)
+
+
+def replan(  # noqa: PLR0917 - each is an option of the command line
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only show what would change; nothing is sent.")
+    ] = False,
+    reason: Annotated[str, typer.Option(help="Stands in the plan's record.")] = "by hand",
+    objective: Annotated[str, typer.Option(help="energy or throughput.")] = "energy",
+    pin: Annotated[list[str] | None, typer.Option(help="A running job that stays.")] = None,
+    drain: Annotated[list[str] | None, typer.Option(help="A server that must be empty.")] = None,
+    max_moves: Annotated[int | None, typer.Option(help="Moves at most.")] = None,
+    power_cap: Annotated[float | None, typer.Option(help="Watts at most.")] = None,
+    solver: Annotated[str | None, typer.Option(help="glpk or highs.")] = None,
+    gap: Annotated[float | None, typer.Option(help="How near to the bound, 0.01 is 1 %.")] = None,
+    time_limit: Annotated[float | None, typer.Option(help="Seconds for the solver.")] = None,
+    approve: Annotated[
+        bool, typer.Option("--approve", help="Approve the plan where a guard asks for that.")
+    ] = False,
+    wait_for_approval: Annotated[
+        bool, typer.Option("--wait-for-approval", help="Store the plan and wait for a person.")
+    ] = False,
+    as_json: Json = False,
+    config: Config = None,
+) -> None:
+    """Make a new plan now, for what is left of the window."""
+    from gogh_core.planning import Request
+
+    if approve and wait_for_approval:
+        raise InvalidInput("--approve and --wait-for-approval exclude each other")
+    if reason == "schedule":
+        raise InvalidInput("'schedule' is the cadence's own reason", where="--reason")
+    request = Request(
+        reason=reason,
+        objective=objective,  # type: ignore[arg-type]
+        solver=solver,  # type: ignore[arg-type]
+        gap=gap,
+        time_limit_s=time_limit,
+        max_moves=max_moves,
+        power_cap_w=power_cap,
+        pin=tuple(pin or ()),
+        drain=tuple(drain or ()),
+        dry_run=dry_run,
+        wait_for_approval=wait_for_approval,
+    )
+    report = _run(request, config, approve=approve, quiet=as_json)
+    if as_json:
+        typer.echo(json.dumps(report.to_dict()))
+    else:
+        _show(report)
+    if report.outcome in ("rejected", "interrupted"):
+        raise typer.Exit(1)
+
+
+def _run(request: Any, config: Path | None, *, approve: bool, quiet: bool) -> CycleReport:
+    from gogh_core.cluster import decide, open_manager
+    from gogh_core.planning import clock_of, run_cycle
+    from gogh_core.settings import load
+    from gogh_core.store import Store
+
+    settings = load(config)
+    store = Store(settings)
+    store.migrate()
+    manager = open_manager(settings, store)
+    clock = clock_of(manager)
+
+    def tell(step: str, seconds: float) -> None:
+        if not quiet and seconds == 0 and sys.stderr.isatty():
+            print(f"\r\x1b[K{step} …", end="", file=sys.stderr, flush=True)
+
+    report = run_cycle(settings, manager=manager, store=store, request=request, report=tell)
+    if not quiet and sys.stderr.isatty():
+        print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+    if approve and report.outcome == "waiting" and report.plan is not None:
+        who = getpass.getuser()
+        decide(store, report.plan.id, approve=True, who=who, why=request.reason, now=clock())
+        report = run_cycle(
+            settings, manager=manager, store=store, request=request, cycle=report.cycle
+        )
+    return report
+
+
+def _show(report: CycleReport) -> None:
+    typer.echo(report.name)
+    if report.detail:
+        typer.echo(f"  {report.detail}")
+    for line in report.degraded:
+        typer.echo(f"  without: {line}")
+    if report.diff is not None:
+        for line in report.diff.lines():
+            typer.echo(f"  {line}")
+    for note in report.notes:
+        typer.echo(f"  note: {note}")
+    for wait in report.plan.waiting if report.plan is not None else ():
+        typer.echo(f"  {wait.job} waits: {wait.reason}")
+    if report.outcome == "waiting" and report.plan is not None:
+        typer.echo(f"  to let it go on: gogh approve {report.plan.id}")
+
+
+def cycles(
+    missed: Annotated[
+        bool, typer.Option("--missed", help="Only windows that nobody planned.")
+    ] = False,
+    rows: Annotated[int, typer.Option(help="How many, the newest first.", min=1)] = 20,
+    as_json: Json = False,
+    config: Config = None,
+) -> None:
+    """List the newest cycles: what was planned, what was missed and why."""
+    from gogh_core.planning import list_cycles
+    from gogh_core.settings import load
+    from gogh_core.store import Store
+
+    found = list_cycles(Store(load(config)), rows=rows, missed=missed)
+    if as_json:
+        typer.echo(json.dumps([_plain(row) for row in found]))
+        return
+    if not found:
+        typer.echo("no window was missed" if missed else "no cycle has run yet")
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in ("window", "rev", "reason", "state", "jobs", "waiting", "W", "moves", "detail"):
+        table.add_column(name, overflow="fold", no_wrap=name in ("window", "state"))
+    for row in found:
+        watts = "" if row["power_w"] is None else f"{row['power_w']:,.0f}"
+        table.add_row(
+            f"{row['window_start']:%Y-%m-%d %H:%M}",
+            str(row["revision"]),
+            row["reason"] or "",
+            row["state"],
+            _count(row["running"]),
+            _count(row["waiting"]),
+            watts,
+            _count(row["moves"]),
+            "; ".join([row["detail"] or "", *json.loads(row["degraded"] or "[]")]).strip("; "),
+        )
+    Console().print(table)
+
+
+def _count(value: int | None) -> str:
+    return "" if value is None else str(value)
+
+
+def _plain(row: dict[str, Any]) -> dict[str, Any]:
+    out = {k: v.isoformat() if isinstance(v, datetime) else v for k, v in row.items()}
+    for name in ("degraded", "seconds"):
+        out[name] = json.loads(out[name]) if out[name] else None
+    return out

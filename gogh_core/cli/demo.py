@@ -1,0 +1,98 @@
+"""`gogh demo`: the whole corridor on the embedded cluster, bounded, with a summary.
+
+A fresh cluster in a home of its own; each cycle runs the real code (ingest, contracts, networks,
+solver, journal), then the virtual clock goes on by one window. At the end the same arrivals are run
+under two simple schedulers, and a report is left in the home.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from gogh_core.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from gogh_core.cli.demo_view import View
+    from gogh_core.settings import Settings
+
+__all__ = ["register"]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("demo")(demo)
+
+
+def demo(
+    cycles: Annotated[int, typer.Option(help="How many windows to plan.", min=1, max=1000)] = 6,
+    seed: Annotated[int, typer.Option(help="Another seed: other jobs.", min=0)] = 0,
+    home: Annotated[
+        Path | None, typer.Option(help="Where everything is kept (a fresh folder otherwise).")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Plan an embedded cluster of mixed GPUs for some windows, and tell what was saved."""
+    from gogh_core.cli.demo_view import Plain, Silent, open_view
+
+    settings = _settings(seed, home)
+    view: View = Silent() if as_json else (open_view() if sys.stdout.isatty() else Plain())
+    result = run_demo(settings, cycles, view)
+    if as_json:
+        typer.echo(json.dumps(result))
+
+
+def _settings(seed: int, home: Path | None) -> Settings:
+    from gogh_core import settings as all_settings
+
+    if home is None:
+        home = Path(tempfile.mkdtemp(prefix="gogh-demo-"))
+    elif home.exists() and any(home.iterdir()):
+        raise InvalidInput(
+            "is not empty", where=str(home), todo="the demo begins afresh: name another folder"
+        )
+    settings = all_settings.load(home=home)
+    simulation = settings.simulation.model_copy(update={"seed": seed})
+    cluster = settings.cluster.model_copy(update={"manager": "simulated", "mode": "act"})
+    return settings.model_copy(update={"simulation": simulation, "cluster": cluster})
+
+
+def run_demo(settings: Settings, cycles: int, view: View) -> dict[str, Any]:
+    """Plan so many windows of a fresh embedded cluster; every figure, as `--json` prints it."""
+    from gogh_core.cli import demo_report
+    from gogh_core.planning import run_cycle
+    from gogh_core.simulation import compare, open_cluster
+    from gogh_core.store import Store
+
+    began = time.monotonic()
+    store = Store(settings)
+    store.migrate()
+    cluster = open_cluster(settings, store)
+    window_s = settings.cycle.window_s
+    start = cluster.now
+    rows: list[dict[str, Any]] = []
+    with view:
+        view.begin(cluster.state(), settings, cycles)
+        for number in range(cycles):
+            view.cycle(number, cycles, cluster.now)
+            report = run_cycle(settings, manager=cluster, store=store, report=view.step)
+            view.step("the cluster runs", 0.0)
+            since = cluster.now
+            cluster.advance(window_s)
+            measured = cluster.metrics(since, cluster.now)
+            rows.append(demo_report.cycle_row(report, measured))
+            view.row(rows[-1])
+        view.step("the same jobs under other schedulers", 0.0)
+        ours = cluster.metrics(start, cluster.now)
+        others = compare(settings.simulation, horizon_s=cycles * window_s, window_s=window_s)
+        result = demo_report.result(settings, rows, ours, others)
+        result["seconds"] = round(time.monotonic() - began, 1)
+        result["report"] = str(demo_report.write(settings, result))
+        view.end(result)
+    return result
