@@ -25,6 +25,7 @@ __all__ = [
     "Source",
     "demand_from",
     "demand_to",
+    "peak_rate",
     "request_rate",
 ]
 
@@ -33,6 +34,7 @@ MOVE_S = 60
 _TYPICAL_W = 180.0  # of one GPU, for what a move costs
 _OWNERS = ("vision", "language", "speech", "ranking", "robotics", "students")
 _SHAREABLE: tuple[bool | Literal["owner"], ...] = (True, "owner", False)
+_WAVE = 0.45  # request rates rise and fall by this share over the day
 _RATE_STEP_S = 900  # request rates are set anew each quarter of an hour
 _AT_START = 1.5  # jobs for each server that are there when the clock begins
 
@@ -59,8 +61,15 @@ def request_rate(demand: Demand, at: datetime) -> float:
         return demand.job.required_throughput
     seconds = at.hour * 3600 + at.minute * 60 + at.second
     hour = (seconds // _RATE_STEP_S) * _RATE_STEP_S / 3600
-    wave = 1.0 + 0.45 * math.sin(2 * math.pi * (hour - demand.phase_h) / 24)
+    wave = 1.0 + _WAVE * math.sin(2 * math.pi * (hour - demand.phase_h) / 24)
     return round(demand.base_rate * wave, 6)
+
+
+def peak_rate(demand: Demand) -> float:
+    """The most that can be asked of the job in a day."""
+    if demand.base_rate is None:
+        return demand.job.required_throughput
+    return demand.base_rate * (1.0 + _WAVE)
 
 
 class Arrivals:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from gogh_core import hardware
 from gogh_core.domain import JobState, Mode, PowerState, Slot
 from gogh_core.simulation import actions
+from gogh_core.simulation.arrivals import peak_rate
 from gogh_core.simulation.records import JobRecord, ServerRecord
 from gogh_core.simulation.world import World
 
@@ -159,7 +160,8 @@ def _free_singles(world: World, record: JobRecord) -> list[Slot]:
         Slot(server.server.id, (gpu,))
         for server in world.servers.values()
         if server.power in _USABLE
-        and world.truth.run(server.server.gpu_type, 1, (record.demand.job.job_class,))
+        and (run := world.truth.run(server.server.gpu_type, 1, (record.demand.job.job_class,)))
+        and _kept(record, run.throughput[0])
         for gpu in _free(server, users)
     ]
 
@@ -199,7 +201,7 @@ def _offers(world: World, record: JobRecord) -> list[_Offer]:
         extra_w = (server.server.base_w + idle_w * len(free)) if empty else 0.0
         for count in counts:
             run = world.truth.run(server.server.gpu_type, count, (job.job_class,))
-            if run is None or count > len(free) or not _kept(job.mode, run.throughput[0], record):
+            if run is None or count > len(free) or not _kept(record, run.throughput[0]):
                 continue
             added_w = (run.power_w - idle_w) * count + extra_w
             # All free GPUs of a server are alike; spread jobs may take several of them.
@@ -212,8 +214,12 @@ def _offers(world: World, record: JobRecord) -> list[_Offer]:
     return found
 
 
-def _kept(mode: Mode, rate: float, record: JobRecord) -> bool:
-    return mode is Mode.SPREAD or rate >= record.demand.job.required_throughput
+def _kept(record: JobRecord, rate: float) -> bool:
+    """Whether a place is fast enough: for a replica, that as many as allowed carry the peak."""
+    job = record.demand.job
+    if job.mode is Mode.SPREAD:
+        return rate * job.max_gpus >= peak_rate(record.demand)
+    return rate >= job.required_throughput
 
 
 def _shared(world: World, record: JobRecord, server: ServerRecord) -> list[_Offer]:
@@ -239,7 +245,7 @@ def _shared(world: World, record: JobRecord, server: ServerRecord) -> list[_Offe
             if before is None or both is None or len(host.places) > 1:
                 continue
             theirs, ours = both.throughput
-            if theirs < other.required_throughput or not _kept(job.mode, ours, record):
+            if theirs < other.required_throughput or not _kept(record, ours):
                 continue
             # What the other loses has to be done later, at its own cost per step.
             lost_w = before.power_w * count * (1 - theirs / before.throughput[0])

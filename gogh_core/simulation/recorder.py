@@ -32,18 +32,39 @@ _POWER_LIMITED = 4  # NVML's bit for "software power cap"
 _AMBIENT_C, _HOT_C = 28.0, 52.0
 _BOOST_MHZ = 1400.0
 
-_Row = list[str]
-# What garbage looks like: each spoils one row of a sample file.
-_SPOIL: tuple[Callable[[_Row], _Row], ...] = (
-    lambda row: [*row[:4], "[N/A]", *row[5:]],
-    lambda row: [*row[:4], "-87.0", *row[5:]],
-    lambda row: [*row[:4], "98123.5", *row[5:]],
-    lambda row: [*row[:6], "7.31", *row[7:]],
-    lambda row: row[:5],
-    lambda row: ["not-a-time", *row[1:]],
-    lambda row: [*row[:2], "-1", *row[3:]],
-    lambda row: [*row[:8], "612", *row[9:]],
-)
+_LATE_S = (60.0, 840.0)  # late rows come after one to fifteen minutes
+
+
+def _cell(index: int, text: str) -> Callable[[str], str]:
+    """Puts something else into one cell of a CSV row."""
+
+    def spoil(row: str) -> str:
+        cells = row.split(",")
+        cells[index] = text
+        return ",".join(cells)
+
+    return spoil
+
+
+# What garbage looks like, by folder.
+_SPOIL: dict[str, tuple[Callable[[str], str], ...]] = {
+    "gpu": (
+        _cell(4, "[N/A]"),
+        _cell(4, "-87.0"),
+        _cell(4, "98123.5"),
+        _cell(6, "7.31"),
+        lambda row: ",".join(row.split(",")[:5]),
+        _cell(0, "not-a-time"),
+        _cell(2, "-1"),
+        _cell(8, "612"),
+    ),
+    "progress": (
+        lambda row: row[: len(row) // 2],
+        lambda row: row.replace('"steps": ', '"steps": -'),
+        lambda row: row.replace('"job_id": "', '"job_id": "no-such-'),
+        lambda row: row.replace('"ts": "', '"ts": "yesterday '),
+    ),
+}
 
 
 def stamp(moment: datetime) -> str:
@@ -57,10 +78,8 @@ class SpoolRecorder:
     def __init__(self, settings: SimulationSettings, late: list[list[Any]]) -> None:
         self._settings = settings
         self.late = late
-        """Rows that are still on their way: [due in seconds of the clock, text]."""
-        self._samples: list[str] = []
-        self._progress: list[str] = []
-        self._events: list[str] = []
+        """Rows that are still on their way: [due in seconds of the clock, folder, text]."""
+        self._rows: dict[str, list[str]] = {"events": [], "progress": [], "gpu": []}
 
     def tick(self, world: World, tick: Tick) -> None:
         """One sample of every GPU and one report of every running job."""
@@ -73,44 +92,56 @@ class SpoolRecorder:
     def files(self, world: World) -> dict[str, bytes]:
         """What goes to the spool for the stretch that ends now; only late rows are held back."""
         self._take_events(world)
-        due = [text for at_s, text in self.late if at_s <= world.now_s]
+        for _, folder, text in (entry for entry in self.late if entry[0] <= world.now_s):
+            self._rows[folder].append(text)
         self.late = [entry for entry in self.late if entry[0] > world.now_s]
         number = f"{round(world.now.timestamp())}"
         found: dict[str, bytes] = {}
-        if self._events:
-            found[f"events/cluster-{number}.jsonl"] = _lines(self._events)
-        if self._progress:
-            found[f"progress/jobs-{number}.jsonl"] = _lines(self._progress)
-        if self._samples or due:
-            text = _lines([COLUMNS, *self._samples, *due])
+        if self._rows["events"]:
+            found[f"events/cluster-{number}.jsonl"] = _lines(self._rows["events"])
+        if self._rows["progress"]:
+            found[f"progress/jobs-{number}.jsonl"] = _lines(self._rows["progress"])
+        if self._rows["gpu"]:
+            text = _lines([COLUMNS, *self._rows["gpu"]])
             # Without a time in its header, the same rows are the same bytes.
             found[f"gpu/room-{number}.csv.gz"] = gzip.compress(text, compresslevel=1, mtime=0)
         return found
 
     def _take_events(self, world: World) -> None:
         for event in world.events:
-            self._events.append(_json(_event(world, event)))
+            self._rows["events"].append(_json(_event(world, event)))
         world.events.clear()
 
     def _take_progress(self, world: World, tick: Tick, now: str, rng: np.random.Generator) -> None:
-        drawn = rng.random(len(tick.rates)).tolist()
-        for index, job_id in enumerate(tick.rates):
+        fates = rng.random((len(tick.rates), 2)).tolist()
+        for job_id, fate in zip(tick.rates, fates, strict=True):
             record = world.jobs[job_id]
-            if drawn[index] < self._settings.gap_rate:
-                continue
             if record.state is not JobState.RUNNING and record.state is not JobState.FINISHED:
                 continue
             counts = [(0, record.steps)]
             if record.demand.job.mode is Mode.SPREAD:
                 counts = [(place.rank, place.steps) for place in record.places if place.steps]
             for rank, steps in counts:
-                self._progress.append(
+                row = (
                     f'{{"ts": "{now}", "job_id": "{job_id}", "steps": {steps:.4f}, '
                     f'"attempt": {record.attempt}, "rank": {rank}}}'
                 )
+                self._deliver("progress", row, fate, world.now_s)
+
+    def _deliver(self, folder: str, row: str, fate: list[float], now_s: float) -> None:
+        """Write a row down, spoil it, keep it for later or lose it, as fate has it."""
+        rates, (drawn, detail) = self._settings, fate
+        if drawn < rates.gap_rate:
+            return
+        if drawn < rates.gap_rate + rates.late_rate:
+            self.late.append([round(now_s + _LATE_S[0] + _LATE_S[1] * detail, 3), folder, row])
+            return
+        if drawn < rates.gap_rate + rates.late_rate + rates.garbage_rate:
+            spoil = _SPOIL[folder]
+            row = spoil[int(detail * len(spoil))](row)
+        self._rows[folder].append(row)
 
     def _take_samples(self, world: World, tick: Tick, now: str, rng: np.random.Generator) -> None:
-        settings = self._settings
         gpus = [
             (record, gpu)
             for record in world.servers.values()
@@ -121,26 +152,15 @@ class SpoolRecorder:
         count = len(gpus)
         noise = rng.standard_normal((count, 2)).tolist()
         fates = rng.random((count, 2)).tolist()
-        lost = settings.gap_rate
-        late = lost + settings.late_rate
-        bad = late + settings.garbage_rate
-        for (record, gpu), (first, second), (fate, detail) in zip(gpus, noise, fates, strict=True):
+        for (record, gpu), pair, fate in zip(gpus, noise, fates, strict=True):
             load = tick.loads[record.server.id, gpu]
-            row = _sample(now, record, gpu, load, (first, second))
-            if fate < lost:
-                continue
-            if fate < late:
-                delay_s = 60 + 840 * detail
-                self.late.append([round(world.now_s + delay_s, 3), ",".join(row)])
-                continue
-            if fate < bad:
-                row = _SPOIL[int(detail * len(_SPOIL))](row)
-            self._samples.append(",".join(row))
+            row = _sample(now, record, gpu, load, (pair[0], pair[1]))
+            self._deliver("gpu", ",".join(row), fate, world.now_s)
 
 
 def _sample(
     now: str, record: ServerRecord, gpu: int, load: GpuLoad, noise: tuple[float, float]
-) -> _Row:
+) -> list[str]:
     first, second = noise
     gpu_type = record.server.gpu_type
     facts = hardware.get(gpu_type)
