@@ -11,7 +11,7 @@ import functools
 import logging
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 from uuid import UUID
 
 from prefect import get_run_logger, task
@@ -92,13 +92,8 @@ def rename(name: str) -> None:
 
 
 def _may_come_back(_task: Any, _run: Any, state: Outcome) -> bool:
-    try:
-        state.result()
-    except (ClusterUnavailable, SourceUnavailable):
-        return True
-    except Exception:  # noqa: BLE001 - whatever it was, trying again will not help
-        return False
-    return False
+    error = state.result(raise_on_failure=False)
+    return isinstance(error, ClusterUnavailable | SourceUnavailable)
 
 
 def around(step: str, call: Callable[[], T]) -> T:
@@ -115,7 +110,7 @@ def around(step: str, call: Callable[[], T]) -> T:
         cache_policy=NO_CACHE,
         persist_result=False,
     )
-    return cast(T, as_task(call)())
+    return as_task(call)()
 
 
 class Desk:

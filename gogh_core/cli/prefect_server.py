@@ -29,6 +29,7 @@ from gogh_core.errors import StackError
 from gogh_core.settings import Settings
 
 __all__ = [
+    "HEARTBEAT_S",
     "Api",
     "Daemon",
     "api_url",
@@ -39,6 +40,8 @@ __all__ = [
     "prefect_command",
 ]
 
+HEARTBEAT_S = 30
+"""How often a run says that it lives; Prefect allows no less."""
 _MARK = "GOGH_STACK"
 _BUSY = {429, 502, 503, 504}
 
@@ -102,7 +105,7 @@ def environment(settings: Settings) -> dict[str, str]:
         "PREFECT_CLIENT_RETRY_EXTRA_CODES": "502,503,504",
         "PREFECT_CLIENT_MAX_RETRIES": "8",
         # A run that stops beating is marked as crashed by the automation of `gogh up`.
-        "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30",
+        "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": str(HEARTBEAT_S),
         "PYTHONUNBUFFERED": "1",
     }
     if settings.prefect.auth is not None:

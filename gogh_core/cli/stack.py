@@ -19,6 +19,7 @@ from typing import Annotated, Any
 import typer
 
 from gogh_core.cli.prefect_server import (
+    HEARTBEAT_S,
     Api,
     Daemon,
     api_url,
@@ -34,6 +35,7 @@ from gogh_core.settings import Settings, load
 __all__ = ["bring_down", "bring_up", "register", "rendered_deployments"]
 
 _READY_S = 300.0
+_SILENT = "gogh-crash-silent-runs"
 _JSON = Annotated[bool, typer.Option("--json", help="As JSON.")]
 _CONFIG = Annotated[Path | None, typer.Option(help="Another gogh.toml.")]
 Say = Callable[[str], None]
@@ -86,7 +88,10 @@ def bring_up(settings: Settings, *, workers: int = 1, say: Say = print) -> dict[
         elif not api.healthy():
             raise StackError("no answer", where=api.url, todo="is the server up?")
         _pool(settings, api)
-        deployments = _deploy(settings, env, say) if settings.prefect.url is None else 0
+        deployments = 0
+        if settings.prefect.url is None:
+            deployments = _deploy(settings, env, say)
+            _crash_silent_runs(api)
         names = _workers(settings, api, env, workers, say)
         addresses = {"ui": api.url.removesuffix("/api"), "api": api.url, "cluster": cluster}
         if settings.prefect.metrics_port is not None:
@@ -152,6 +157,32 @@ def _pool(settings: Settings, api: Api) -> None:
     if api.call("GET", f"/work_pools/{name}", missing_ok=True) is None:
         body = {"name": name, "type": "process", "description": "Where GOGH's flows run."}
         api.call("POST", "/work_pools/", body)
+
+
+def _crash_silent_runs(api: Api) -> None:
+    """An automation: a run whose process was killed says nothing more and is marked as crashed."""
+    body = {"automations": {"name": {"any_": [_SILENT]}}}
+    if api.call("POST", "/automations/filter", body):
+        return
+    ends = ("Completed", "Failed", "Crashed", "Cancelled", "Paused", "Suspended")
+    trigger = {
+        "type": "event",
+        "posture": "Proactive",
+        "match": {"prefect.resource.id": ["prefect.flow-run.*"]},
+        "for_each": ["prefect.resource.id"],
+        "after": ["prefect.flow-run.heartbeat"],
+        "expect": ["prefect.flow-run.heartbeat", *(f"prefect.flow-run.{end}" for end in ends)],
+        "threshold": 1,
+        "within": 3 * HEARTBEAT_S,
+    }
+    action = {
+        "type": "change-flow-run-state",
+        "state": "CRASHED",
+        "message": "To do: nothing, the next cycle goes on. Why: its process ended without a word",
+    }
+    about = "Runs whose process was killed."
+    automation = {"name": _SILENT, "description": about, "enabled": True}
+    api.call("POST", "/automations/", automation | {"trigger": trigger, "actions": [action]})
 
 
 def _deployments_file() -> Path:

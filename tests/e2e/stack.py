@@ -7,10 +7,11 @@ import os
 import socket
 import time
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from gogh_core.cli.prefect_server import Api
+from gogh_core.cli.prefect_server import Api, leftovers
 from gogh_core.cli.stack import bring_down, bring_up
 from gogh_core.settings import Settings, load
 
@@ -45,7 +46,13 @@ class Stack:
         self.ui = up["addresses"]["ui"]
 
     def runs(self, flow: str) -> list[dict[str, Any]]:
-        body = {"flows": {"name": {"any_": [flow]}}, "sort": "EXPECTED_START_TIME_DESC", "limit": 50}
+        """Runs that are due, newest first."""
+        now = datetime.now(UTC).isoformat()
+        body = {
+            "flows": {"name": {"any_": [flow]}},
+            "flow_runs": {"expected_start_time": {"before_": now}},
+            "sort": "EXPECTED_START_TIME_DESC",
+        }
         return list(self.api.call("POST", "/flow_runs/filter", body))
 
     def run(self, name: str, parameters: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -80,6 +87,8 @@ def running(home: Path, *, workers: int = 1, **sections: dict[str, Any]) -> Iter
         yield Stack(settings, bring_up(settings, workers=workers, say=lambda line: None))
     finally:
         bring_down(settings)
+        left = leftovers(settings.home, end=False)
+        assert left == [], "down ends everything that up started"
         for name, value in before.items():
             if value is None:
                 os.environ.pop(name, None)

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import base64
 import re
+from dataclasses import replace
 from datetime import timedelta
 from xml.etree import ElementTree
 
 from flows import artifacts, charts
+from flows.facts import job_facts
+from gogh_core.domain import Slot
+from gogh_core.planning import PlanDiff
 from tests.flows.examples import NOW, PLAN, STATE
 
 
@@ -17,7 +21,8 @@ def pictures(page: str) -> list[ElementTree.Element]:
 
 
 def test_the_plan_is_a_table_of_who_goes_where_with_whom_and_why():
-    rows = artifacts.plan_table(PLAN, STATE, watts={"moves": 130.4}, why={"stays": "cheapest"})
+    facts = job_facts(STATE, None)
+    rows = artifacts.plan_table(PLAN, facts, watts={"moves": 130.4}, why={"stays": "cheapest"})
     assert [row["job"] for row in rows] == ["moves", "stops", "starts", "waits", "stays"]
     moves = rows[0]
     assert (moves["from"], moves["to"], moves["with"]) == ("s1:0", "s2:0", "starts")
@@ -30,21 +35,36 @@ def test_the_plan_is_a_table_of_who_goes_where_with_whom_and_why():
     assert {tuple(row) for row in rows} == {tuple(moves)}, "every row has the same columns"
 
 
+DIFF = PlanDiff(
+    starts=(("starts", (Slot("s2", (0,)),)),),
+    moves=PLAN.moves,
+    stops=PLAN.stops,
+    stays=1,
+    waiting=PLAN.waiting,
+    switches=PLAN.servers,
+    now_w=1000.0,
+    planned_w=820.0,
+    running_now=3,
+    running_planned=3,
+    move_cost_j=36_000.0,
+    switch_cost_j=0.0,
+)
+
+
 def test_the_difference_tells_who_moves_what_is_saved_and_what_it_costs():
-    page = artifacts.difference(
-        PLAN, None, power_w=820.0, before_w=1000.0, move_cost_j=36_000, window_s=300
-    )
-    assert "**Saves 180 W** (1,000 → 820 W), 0.015 kWh" in page
-    assert "1 moves, 1 stops, 1 servers switched, 2 waiting, 0.010 kWh for moves" in page
+    page = artifacts.difference(DIFF, window_s=300)
+    assert "**Saves 180 W**: 1,000 W now with 3 jobs, 820 W planned with 3; 0.015 kWh" in page
+    assert "1 start, 1 move, 1 stop, 1 stay, 2 wait, 1 servers are switched." in page
+    assert "costs 0.010 kWh, paid back after 200 s" in page
     assert "| moves | s1:0 | s2:0 | saves 80 W |" in page
-    more = artifacts.difference(PLAN, PLAN, power_w=1100.0, before_w=1000.0)
+    more = artifacts.difference(replace(DIFF, planned_w=1100.0), window_s=300)
     assert "**Draws 100 W more**" in more
-    assert "Started: nobody. No longer running: nobody." in more
+    same = replace(DIFF, starts=(), moves=(), stops=(), switches=())
+    assert "Nothing would change." in artifacts.difference(same, window_s=300)
 
 
 def test_what_a_job_is_called_never_becomes_markup():
-    page = artifacts.difference(PLAN, None, power_w=None, before_w=None)
-    assert "9 \\| on v100" in page
+    assert "9 \\| on v100" in artifacts.difference(DIFF, window_s=300)
     assert artifacts._cell("<b>*x*</b>") == "&lt;b>\\*x\\*&lt;/b>"
 
 

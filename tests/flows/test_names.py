@@ -22,7 +22,7 @@ def test_without_a_plan_before_there_is_nothing_to_compare():
 
 
 def test_what_was_done_without_stands_in_the_name():
-    degraded = ["no new data", "P2 not retrained", "third", "fourth"]
+    degraded = ["no new data: source spool gave no answer", "P2 not retrained", "third", "fourth"]
     name = plan_name(NOW, PLAN, degraded=degraded)
     assert name.endswith("⚠ no new data · ⚠ P2 not retrained · ⚠ 2 more")
 

@@ -1,0 +1,125 @@
+"""Kills: workers, server, a locked database; every window has one plan, or a stated reason.
+
+The whole stack as on several machines: Prefect on PostgreSQL behind basic auth, two workers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+
+import httpx
+import psutil
+import pytest
+
+from gogh_core.cli.prefect_server import Daemon
+from gogh_core.cli.stack import bring_up
+from gogh_core.domain import Cycle
+from gogh_core.store import Store, fetch
+from tests.e2e.flows.postgres import postgres
+from tests.e2e.stack import Stack, running, until
+
+ENDED = {"emitted", "waiting", "rejected", "superseded"}
+FIRST = datetime(2030, 1, 1, tzinfo=UTC)
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    with postgres() as url:
+        prefect = {"database_url": url, "auth": "ada:very-secret"}
+        home = tmp_path_factory.mktemp("pair")
+        with running(home, workers=2, prefect=prefect, cycle={"window_s": 300}) as stack:
+            yield stack
+
+
+def kill(stack: Stack, number: int) -> None:
+    """SIGKILL a worker and the runs it started."""
+    found = Daemon(f"worker-{number}", stack.settings.home.absolute()).process()
+    if found is not None:
+        for process in [found, *found.children(recursive=True)]:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+
+
+def outcome(stack: Stack, window: datetime) -> tuple[str, str | None, int] | None:
+    """State, detail and number of plans of the cycle of a window; None while it has none."""
+    key = f"schedule:{Cycle.at(window, stack.settings.cycle.window_s).id}"
+    with Store(stack.settings).read() as connection:
+        rows = fetch(connection, "planning_by_key", request_key=key).to_pylist()
+        if not rows:
+            return None
+        cycle = Cycle(rows[0]["window_start"], rows[0]["revision"])
+        row = fetch(connection, "planning_cycle", cycle_id=cycle.id).to_pylist()[0]
+        query = "SELECT count(*) FROM plans WHERE cycle_id = ?"
+        plans = connection.execute(query, [cycle.id]).fetchall()[0][0]
+    return row["state"], row["detail"], plans
+
+
+def survive(stack: Stack, windows: int, seed: int) -> None:
+    chance = random.Random(seed)
+    for number in range(windows):
+        window = FIRST + timedelta(seconds=number * stack.settings.cycle.window_s)
+        moment = {"window": window.isoformat()}
+        stack.api.run("reallocation/reallocation", moment)
+        time.sleep(chance.uniform(2, 14))
+        kill(stack, 1)
+        if number % 2 == 0:
+            kill(stack, 2)
+        if number % 3 == 1:
+            Daemon("server", stack.settings.home.absolute()).stop(grace_s=5)
+        with Store(stack.settings).gate():  # the database is locked for a moment
+            time.sleep(chance.uniform(0, 3))
+        bring_up(stack.settings, workers=2, say=lambda line: None)
+
+        def ended(window: datetime = window) -> bool:
+            found = outcome(stack, window)
+            return found is not None and found[0] in ENDED
+
+        for _ in range(6):
+            stack.api.run("reallocation/reallocation", moment)
+            with contextlib.suppress(AssertionError):
+                until(ended, f"the end of window {number}", patience_s=60)
+                break
+        state, detail, plans = outcome(stack, window) or ("missing", None, 0)
+        assert state in ENDED or detail, f"window {number} is {state} without a reason"
+        assert plans <= 1, f"window {number} has {plans} plans"
+        assert (state == "emitted") <= (plans == 1)
+
+
+@pytest.mark.e2e
+def test_basic_auth_keeps_strangers_out_and_secrets_in(pair: Stack):
+    for path in ("/flow_runs/count", "/artifacts/count"):
+        answer = httpx.post(f"{pair.api.url}{path}", json={}, timeout=60, trust_env=False)
+        assert answer.status_code == 401
+    home = pair.settings.home.absolute()
+    for path in [*home.rglob("*.log"), *home.rglob("*.json"), *home.rglob("*.yaml")]:
+        assert "very-secret" not in path.read_text(errors="replace"), path
+    answer = httpx.get(f"{pair.ui}/", timeout=60, trust_env=False)
+    assert answer.status_code == 200
+    assert pair.up["addresses"]["ui"].startswith("http://127.0.0.1:")
+
+
+@pytest.mark.e2e
+def test_two_workers_on_postgresql_share_the_runs(pair: Stack):
+    asked = [pair.api.run("validate/validate", {})["id"] for _ in range(4)]
+    runs = [pair.api.wait(ident, timeout_s=300) for ident in asked]
+    assert {run["state_type"] for run in runs} == {"COMPLETED"}
+    url = pair.settings.prefect.database_url
+    assert url is not None
+    assert "postgresql" in url.get_secret_value()
+    assert not list(pair.settings.home.rglob("prefect.db")), "nothing is in SQLite"
+    found = pair.api.call("POST", f"/work_pools/{pair.settings.prefect.pool}/workers/filter", {})
+    assert len([worker for worker in found if worker["status"] == "ONLINE"]) == 2
+
+
+@pytest.mark.e2e
+def test_killed_workers_a_restarted_server_and_a_locked_database_lose_nothing(pair: Stack):
+    survive(pair, windows=3, seed=1)
+
+
+@pytest.mark.soak
+def test_two_hours_of_cadence_with_kills(pair: Stack):
+    survive(pair, windows=24, seed=2)
