@@ -33,6 +33,16 @@ class Metrics:
     deadlines_met: int
     lost_job_s: float
     """Job-seconds of work that moves, stops and faults undid."""
+    promised_job_s: float
+    kept_job_s: float
+    """Job-seconds with a promise, and those of them in which it was kept."""
+    work_s: float
+    """Work done, in seconds of a middling GPU: the same amount of work under every policy."""
+
+    @property
+    def energy_per_work(self) -> float | None:
+        """Joules for each second of work done; None when none was."""
+        return self.energy_j / self.work_s if self.work_s > 0 else None
 
     def to_dict(self) -> dict[str, Any]:
         """For reports and `--json`."""
@@ -63,6 +73,9 @@ def metrics_of(first: dict[str, float], last: dict[str, float]) -> Metrics:
         deadlines=round(gone["deadlines"]),
         deadlines_met=round(gone["deadlines_met"]),
         lost_job_s=gone["lost_steps_s"],
+        promised_job_s=gone["promised_s"],
+        kept_job_s=gone["attained_s"],
+        work_s=gone["work_s"],
     )
 
 

@@ -159,3 +159,5 @@ class Totals:
     deadlines_met: int = 0
     lost_steps_s: float = 0.0
     """Job-seconds of work that moves, stops and faults undid."""
+    work_s: float = 0.0
+    """Work done, in seconds of a middling GPU of this cluster; what was undone is taken off."""

@@ -80,6 +80,7 @@ class World:
         self.previous_s = 0.0
         self.coming: Demand | None = source.draw(0, 0.0)
         self._speed: dict[tuple[str, int], float] = {}
+        self._unit: dict[tuple[str, tuple[int, ...]], float] = {}
 
     # -- the clock -------------------------------------------------------------------------
 
@@ -196,12 +197,28 @@ class World:
         return request_rate(record.demand, self.now)
 
     def _progress(self, record: JobRecord, rates: Sequence[float], span_s: float) -> None:
-        if record.demand.job.mode is Mode.GANG:
-            record.steps += rates[0] * span_s
-        else:
+        gained = sum(rates) * span_s
+        record.steps += gained
+        if record.demand.job.mode is Mode.SPREAD:
             for place, rate in zip(record.places, rates, strict=True):
                 place.steps += rate * span_s
-                record.steps += rate * span_s
+        if record.demand.base_rate is not None:  # beyond what is asked for it is only backlog
+            gained = min(gained, self.required(record) * span_s)
+        self.totals.work_s += gained / self._middling(record)
+
+    def _middling(self, record: JobRecord) -> float:
+        """Throughput of the job on one middling GPU of this cluster: the unit of work."""
+        key = (record.demand.job.job_class, record.demand.job.gpu_counts)
+        if key not in self._unit:
+            types = {server.server.gpu_type for server in self.servers.values()}
+            found = sorted(
+                run.throughput[0] / count
+                for gpu_type in types
+                for count in key[1]
+                if (run := self.truth.run(gpu_type, count, (key[0],))) is not None
+            )
+            self._unit[key] = found[len(found) // 2] if found else 1.0
+        return self._unit[key]
 
     def _end_or_save(self, record: JobRecord, rate: float) -> None:
         if record.state is not JobState.RUNNING:
@@ -225,10 +242,6 @@ class World:
             if record.demand.job.descriptors.kind is JobKind.TRAINING:
                 self.tell(record, "checkpointed")
 
-    def save(self, record: JobRecord) -> None:
-        """The job writes a checkpoint."""
-        record.saved, record.saved_s = record.steps, self.now_s
-
     def end(
         self, record: JobRecord, state: JobState, event: str, detail: str | None = None
     ) -> None:
@@ -249,9 +262,11 @@ class World:
         """The job stops where it is; what was not saved is lost unless it can save now."""
         self._tell_stop(record, detail)
         if graceful and record.demand.graceful:
-            self.save(record)
+            record.saved, record.saved_s = record.steps, self.now_s
         if record.pending is None and record.steps > record.saved:
             self.totals.lost_steps_s += self.now_s - record.saved_s
+            if record.demand.base_rate is None:
+                self.totals.work_s -= (record.steps - record.saved) / self._middling(record)
         record.steps = record.saved
         record.places, record.pending, record.partners = [], None, {}
         record.state, record.since_s = JobState.WAITING, self.now_s

@@ -76,6 +76,8 @@ def test_the_comparison_has_the_same_jobs_and_best_fit_saves_energy() -> None:
     fcfs, best = found["fcfs"].metrics, found["best_fit"].metrics
     assert fcfs.submitted == best.submitted
     assert best.energy_j < 0.95 * fcfs.energy_j
+    assert best.energy_per_work < 0.95 * fcfs.energy_per_work
+    assert fcfs.kept_job_s / fcfs.promised_job_s == pytest.approx(fcfs.slo_attainment)
     assert compare(SETTINGS, horizon_s=3600) == found
     assert json.dumps(found.to_dict())
 
