@@ -47,6 +47,9 @@ def replan(  # noqa: PLR0917 - each is an option of the command line
     wait_for_approval: Annotated[
         bool, typer.Option("--wait-for-approval", help="Store the plan and wait for a person.")
     ] = False,
+    via_server: Annotated[
+        bool, typer.Option("--via-server", help="As a run of the server that `gogh up` started.")
+    ] = False,
     as_json: Json = False,
     config: Config = None,
 ) -> None:
@@ -70,12 +73,29 @@ def replan(  # noqa: PLR0917 - each is an option of the command line
         dry_run=dry_run,
         wait_for_approval=wait_for_approval,
     )
+    if via_server:
+        _via_server(request, config, as_json=as_json)
+        return
     report = _run(request, config, approve=approve, quiet=as_json)
     if as_json:
         typer.echo(json.dumps(report.to_dict()))
     else:
         _show(report)
     if report.outcome in ("rejected", "interrupted"):
+        raise typer.Exit(1)
+
+
+def _via_server(request: Any, config: Path | None, *, as_json: bool) -> None:
+    from gogh_core.cli.stack import replan_via_server
+    from gogh_core.settings import load
+
+    settings = load(config)
+    done = replan_via_server(settings, request, wait_s=2 * settings.cycle.budget_s)
+    if as_json:
+        typer.echo(json.dumps(done))
+    else:
+        typer.echo(f"{done['name']}\n  {done['message']}\n  {done['ui']}")
+    if done["state"] not in ("completed", "paused"):
         raise typer.Exit(1)
 
 

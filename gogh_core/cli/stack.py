@@ -13,8 +13,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -32,7 +33,10 @@ from gogh_core.cli.prefect_server import (
 from gogh_core.errors import GoghError, StackError
 from gogh_core.settings import Settings, load
 
-__all__ = ["bring_down", "bring_up", "register", "rendered_deployments"]
+if TYPE_CHECKING:
+    from gogh_core.planning import Request
+
+__all__ = ["bring_down", "bring_up", "register", "rendered_deployments", "replan_via_server"]
 
 _READY_S = 300.0
 _SILENT = "gogh-crash-silent-runs"
@@ -72,6 +76,28 @@ def down(as_json: _JSON = False, config: _CONFIG = None) -> None:
 
 def _told(ended: list[str]) -> str:
     return f"ended {', '.join(ended)}" if ended else "nothing was running"
+
+
+def replan_via_server(settings: Settings, request: Request, *, wait_s: float) -> dict[str, Any]:
+    """Ask the server for a replan, as the UI's form does; the run's record once it has ended."""
+    form: dict[str, Any] = {
+        key: value for key, value in asdict(request).items() if value is not None
+    }
+    form |= {"pin": list(request.pin), "drain": list(request.drain)}
+    api = Api(settings)
+    if not api.healthy():
+        raise StackError(
+            "no answer", where=api.url, todo="run `gogh up`, or leave --via-server out"
+        )
+    run = api.run("replan/replan", {"request": form})
+    record = api.wait(run["id"], timeout_s=wait_s)
+    return {
+        "run": record["id"],
+        "name": record["name"],
+        "state": record["state_type"].lower(),
+        "message": record["state"]["message"],
+        "ui": f"{api.url.removesuffix('/api')}/runs/flow-run/{record['id']}",
+    }
 
 
 def bring_up(settings: Settings, *, workers: int = 1, say: Say = print) -> dict[str, Any]:
