@@ -61,33 +61,38 @@ def age(store: Store) -> AgeReport:
     cutoff = (now - timedelta(hours=store.settings.store.hot_hours)).replace(
         minute=0, second=0, microsecond=0
     )
+    oldest = now - timedelta(days=store.settings.store.retention_days)
     with only_one(store):
-        removed = _clean(store)
-        moved = hours = days = 0
-        for table in views.AGED:
-            rows, spans = _move_hours(store, table, cutoff)
-            moved += rows
-            hours += spans
-        for table, day, parts in _fragmented_days(store, cutoff):
+        moved, expired, manifest = _move_hours(store, cutoff, oldest)
+        removed = _clean(store, manifest)
+        fragmented = _fragmented_days(manifest, cutoff)
+        for table, day, parts in fragmented:
             _compact(store, table, day, parts)
-            days += 1
-        expired = _expire(store, now - timedelta(days=store.settings.store.retention_days))
-    return AgeReport(moved, hours, days, expired, removed)
+    return AgeReport(sum(moved), len(moved), len(fragmented), expired, removed)
 
 
-def _move_hours(store: Store, table: str, cutoff: datetime) -> tuple[int, int]:
-    """Move every hour before the cutoff, each in a transaction; rows and hours moved."""
-    moved = hours = 0
+def _move_hours(
+    store: Store, cutoff: datetime, oldest: datetime
+) -> tuple[list[int], int, list[dict[str, Any]]]:
+    """Move every hour before the cutoff, each in a transaction, then retire what is too old.
+
+    Gives the rows of each hour moved, the number of files retired, and the manifest.
+    """
+    moved: list[int] = []
+    left = list(views.AGED)
     while True:
         turn_ends = time.monotonic() + _TURN_S
         with store.gate(), store.connect() as connection:
-            while time.monotonic() < turn_ends:
+            while left and time.monotonic() < turn_ends:
                 with transaction(connection):
-                    rows = _move_oldest_hour(store, connection, table, cutoff)
+                    rows = _move_oldest_hour(store, connection, left[0], cutoff)
                 if rows is None:
-                    return moved, hours
-                moved += rows
-                hours += 1
+                    left.pop(0)
+                else:
+                    moved.append(rows)
+            if not left:
+                expired = _expire(store, connection, oldest)
+                return moved, expired, fetch(connection, "store_manifest").to_pylist()
 
 
 def _move_oldest_hour(
@@ -110,12 +115,15 @@ def _move_oldest_hour(
     return copied
 
 
-def _fragmented_days(store: Store, cutoff: datetime) -> list[tuple[str, datetime, list[str]]]:
-    with store.read() as connection:
-        rows = fetch(connection, "store_files_by_day", cutoff=cutoff).to_pylist()
+def _fragmented_days(
+    manifest: list[dict[str, Any]], cutoff: datetime
+) -> list[tuple[str, datetime, list[str]]]:
+    """Days that have left the database wholly and lie in more than one file."""
     by_day: dict[tuple[str, datetime], list[str]] = defaultdict(list)
-    for row in rows:
-        by_day[row["table_name"], row["day"]].append(row["file"])
+    for row in manifest:
+        day = row["range_from"].replace(hour=0)
+        if row["retired_at"] is None and day + timedelta(days=1) <= cutoff:
+            by_day[row["table_name"], day].append(row["file"])
     return [(table, day, parts) for (table, day), parts in by_day.items() if len(parts) > 1]
 
 
@@ -136,26 +144,23 @@ def _compact(store: Store, table: str, day: datetime, parts: list[str]) -> None:
         views.renew_samples(connection, table, store.samples)
 
 
-def _expire(store: Store, oldest: datetime) -> int:
-    with store.read() as connection:
-        gone = fetch(connection, "store_expired_files", oldest=oldest)["file"].to_pylist()
+def _expire(store: Store, connection: duckdb.DuckDBPyConnection, oldest: datetime) -> int:
+    gone = fetch(connection, "store_expired_files", oldest=oldest)["file"].to_pylist()
     if gone:
-        with store.write() as connection:
+        with transaction(connection):
             fetch(connection, "store_retire_files", files=gone, at=time.time())
             for table in views.AGED:
                 views.renew_samples(connection, table, store.samples)
     return len(gone)
 
 
-def _clean(store: Store) -> int:
-    """Remove files that no manifest names, and retired ones that nobody reads any more."""
+def _clean(store: Store, manifest: list[dict[str, Any]]) -> int:
+    """Remove files that the manifest does not name, and retired ones that nobody reads any more."""
     if not store.samples.exists():
         return 0
     before = time.time() - _GRACE_S
     if store.snapshot_path.exists():
         before = min(before, store.snapshot_path.stat().st_mtime)
-    with store.read() as connection:
-        manifest = fetch(connection, "store_manifest").to_pylist()
     named = {row["file"] for row in manifest}
     done = [r["file"] for r in manifest if r["retired_at"] is not None and r["retired_at"] < before]
     orphans = [

@@ -20,10 +20,12 @@ from pathlib import Path
 
 from gogh_core.errors import StoreError, StoreLocked
 
-__all__ = ["hold"]
+__all__ = ["LONGEST_WAIT_S", "hold"]
 
 # Waits between two tries grow to this, with jitter, so that waiting processes do not march in step.
-_LONGEST_WAIT_S = 0.02
+_USUAL_WAIT_S = 0.005
+LONGEST_WAIT_S = _USUAL_WAIT_S * 1.5
+"""Who lets go of the gate for longer than this lets somebody else have it."""
 
 _held = threading.local()
 
@@ -64,7 +66,7 @@ def _lock(handle: int, path: Path, timeout_s: float) -> None:
                     todo="wait for it to end, or raise store.lock_timeout_s",
                 ) from None
         time.sleep(wait_s * random.uniform(0.5, 1.5))
-        wait_s = min(_LONGEST_WAIT_S, wait_s * 2)
+        wait_s = min(_USUAL_WAIT_S, wait_s * 2)
 
 
 def _sign(handle: int) -> None:

@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gogh_core.store import files
+from gogh_core.store import files, gate
 from gogh_core.store.texts import fetch
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ __all__ = ["checkpoint", "copy_database", "publish"]
 # second holds the size of a block at byte 40.
 _HEADERS_BYTES = 3 * 4096
 _BLOCK_SIZE_AT = 4096 + 40
-_SLICE_BYTES = 8 << 20
+_SLICE_BYTES = 16 << 20
 
 
 def publish(store: Store) -> Path:
@@ -71,9 +71,10 @@ def _copy_slices(store: Store, copy: int) -> None:
     while True:
         with store.gate(), store.path.open("rb", buffering=0) as source:
             done = files.copy_range(source.fileno(), copy, at, _SLICE_BYTES)
-        if done == 0:
+        if done < _SLICE_BYTES:
             return
         at += done
+        time.sleep(gate.LONGEST_WAIT_S)  # a writer that waits has its turn now
 
 
 def _copy_changed(source: int, copy: int) -> None:
