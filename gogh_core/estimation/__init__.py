@@ -4,6 +4,12 @@
 has run and with P2 after; `PowerModel` gives watts. See docs/estimation.md.
 """
 
+import os
+
+# Small matrices: more threads make everything slower on a busy machine.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 from gogh_core.estimation.catalog import Catalog, Column, load_catalog
 from gogh_core.estimation.estimator import Estimator, estimate_table, load_estimator
 from gogh_core.estimation.power import PowerModel

@@ -31,6 +31,8 @@ __all__ = ["AGGRESSIVE", "ALONE", "SENSITIVE", "Beliefs", "Hyper", "believe", "n
 Array = np.ndarray[Any, Any]
 
 ALONE, SENSITIVE, AGGRESSIVE = 0, 1, 2
+# A job next to another keeps at least this share of its speed, and never gains.
+RATIO_LOW, RATIO_HIGH = 0.05, 1.0
 # Centres of the priors on variances: job kernels for all columns, then by column, as in COMMON.
 _MANNERS = [0.008, 0.004, 0.003, 0.002, 0.005, 0.002, 0.001, 0.001, 0.001, 0.0005, 0.008, 0.004]
 _START = {
@@ -74,6 +76,32 @@ class Beliefs:
     """Column medians (log throughput) of the catalog, [columns]; NaN for unseen columns."""
     roofline: Array
     """Log throughput from facts alone, [jobs, columns]; NaN without facts."""
+    simple: Array
+    """What siblings or medians say of the three quantities, [3, jobs, columns]."""
+    cell: Array
+    """Step time and use of the GPU as features, [jobs, columns, 2]."""
+    ratio_width: Array
+    """Factor on the spread of a job's ratios, [jobs]."""
+    lean: Array
+    """How many variances below the centre the estimate of a job lies, [jobs]."""
+
+    def ratio_of(
+        self, job: Array, partner: Array, column: Array, *, clip: bool = True
+    ) -> tuple[Array, Array]:
+        """Throughput of `job` next to `partner` over alone, and its standard deviation."""
+        said = self.ratio[column] + self.mean[SENSITIVE][job, column]
+        said = said + self.mean[AGGRESSIVE][partner, column]
+        if self.interaction is not None:
+            said = said + self.interaction[column, job, partner]
+        own = self.variance[SENSITIVE][job, column]
+        theirs = self.variance[AGGRESSIVE][partner, column]
+        # The width that counts is that of whom we know less.
+        total = own + theirs
+        width = (own * self.ratio_width[job] + theirs * self.ratio_width[partner]) / total
+        sd = width * np.sqrt(total + self.ratio_variance[column])
+        if clip:
+            said = np.clip(said, RATIO_LOW, RATIO_HIGH)
+        return np.asarray(said), np.asarray(sd)
 
 
 def believe(
@@ -130,6 +158,7 @@ def believe(
     trust = np.where(np.isnan(table), spread / (spread + 4 * variance[0]), 1.0)
     featured = JobKernels(kernel_jobs, likeness, None, cell, trust)
     found = [first]
+    simple = [_simple(jobs, table - base, table) + base]
     observed = np.zeros((3, *shape))
     observed[0] = ~np.isnan(table)
     for quantity, (values, counts) in ((SENSITIVE, effects.own), (AGGRESSIVE, effects.on_partner)):
@@ -143,11 +172,12 @@ def believe(
         found.append(kernel)
         mean[quantity], variance[quantity] = _settle(featured, kernel, seen, who, shape)
         observed[quantity] = counts
+        simple.append(_simple(jobs, np.where(counts > 0, values, np.nan), None))
     centre = nan_median(table, 0)
     return Beliefs(
         columns, mean, np.maximum(variance, 1e-8), observed, effects.mean, effects.residual,
         pairs.interaction(effects, jobs, shape), Hyper((found[0], found[1], found[2])), centre,
-        roofline,
+        roofline, np.stack(simple), cell, np.ones(shape[0]), np.zeros(shape[0]),
     )  # fmt: skip
 
 
@@ -156,6 +186,20 @@ def nan_median(values: Array, axis: int) -> Array:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
         return np.asarray(np.nanmedian(values, axis=axis))
+
+
+def _simple(jobs: JobSet, values: Array, own: Array | None) -> Array:
+    """All siblings by nearness in log batch size, zero without any; moved to meet own cells."""
+    kernel = jobs.kernels()[0] - np.eye(len(jobs.names))
+    batch = np.nan_to_num(jobs.log_batch)
+    kernel = kernel / np.maximum(np.abs(batch[:, None] - batch[None]), 0.05)
+    mask = ~np.isnan(values)
+    weight = kernel @ mask
+    said = kernel @ np.nan_to_num(values) / np.where(weight > 0, weight, 1.0)
+    if own is not None:
+        gap = np.where(mask, values - said, 0.0).sum(1) / np.maximum(mask.sum(1), 1)
+        said = said + gap[:, None]
+    return np.asarray(said)
 
 
 def _settle(

@@ -87,6 +87,15 @@ class Prediction:
     pair_sd: Array | None = None
     """Of the job's throughput in a pair."""
     other_sd: Array | None = None
+    lean: float = 0.0
+    """The point estimate lies this many variances below the centre (see docs/estimation.md)."""
+
+    @property
+    def point(self) -> Array:
+        """Log of the estimate alone."""
+        if self.alone_sd is None or not self.lean:
+            return self.alone
+        return np.asarray(self.alone - self.lean * np.minimum(self.alone_sd, 1.5) ** 2)
 
 
 def episodes(
@@ -135,9 +144,9 @@ def score(truth: Truth, episode: Episode, said: Prediction, z: float = 1.2816) -
     # Effects and ratios count in units of the sufferer's best throughput alone, as all errors do.
     weight = np.exp(truth.alone - np.nanmax(truth.alone, axis=1, keepdims=True))
     effect = np.exp(truth.ratio[mates, target])
-    alone = np.exp(said.alone)
+    alone = np.exp(said.point)
     ratio = np.minimum(said.own[mates], np.log(1.05))
-    guess = np.exp(said.alone[None] + ratio)
+    guess = np.exp(said.point[None] + ratio)
     other = np.exp(np.minimum(said.other[mates], np.log(1.05)))
     open_cells = np.ones(len(real), bool)
     open_pairs = np.ones(pair.shape, bool)

@@ -6,10 +6,10 @@ Both look at each job once (alone, sensitivity, aggressiveness, memory, watts) a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,21 +17,24 @@ from scipy.special import ndtri
 
 from gogh_core.domain import Descriptors
 from gogh_core.errors import InvalidCatalog, InvalidInput
-from gogh_core.estimation.beliefs import AGGRESSIVE, ALONE, SENSITIVE, Beliefs, believe
+from gogh_core.estimation.beliefs import ALONE, Beliefs, believe
 from gogh_core.estimation.catalog import Catalog, Column, load_catalog
+from gogh_core.estimation.correction import calibrate, correct
 from gogh_core.estimation.feasibility import MemoryModel, fit_memory
 from gogh_core.estimation.jobset import JobSet
 from gogh_core.estimation.power import PowerModel
+from gogh_core.estimation.registry import Registry, shipped
 from gogh_core.estimation.tables import check_table, describe_jobs, read_table
 from gogh_core.hardware import closest, find
+
+if TYPE_CHECKING:
+    from torch import nn
 
 __all__ = ["Estimator", "View", "estimate_table", "load_estimator"]
 
 Array = np.ndarray[Any, Any]
 
 _Z80 = float(ndtri(0.9))
-# A job does not run faster next to another; measured ratios above this are noise.
-_RATIO_TOP = float(np.log(1.02))
 NETWORKS = ("measured", "P2", "P1")
 
 
@@ -58,40 +61,61 @@ class View:
         own = np.where(column < len(self.catalog.columns), column, -1)
         return self.catalog.find(inside, other, own)
 
-    def alone(self, job: Array, column: Array) -> tuple[Array, Array]:
-        """Mean and standard deviation of the log throughput alone."""
-        mean = self.beliefs.mean[ALONE][job, column]
-        sd = np.sqrt(self.beliefs.variance[ALONE][job, column])
-        return _overruled(self, job, np.full(len(job), -1), column, mean, sd)
-
-    def shared(self, job: Array, partner: Array, column: Array) -> tuple[Array, Array]:
-        """Mean and standard deviation of the log throughput next to a partner."""
+    def alone(self, job: Array, column: Array) -> Answer:
+        """Log throughput alone."""
         b = self.beliefs
-        ratio = b.ratio[column] + b.mean[SENSITIVE][job, column]
-        ratio = ratio + b.mean[AGGRESSIVE][partner, column]
-        if b.interaction is not None:
-            ratio = ratio + b.interaction[column, job, partner]
-        mean = b.mean[ALONE][job, column] + np.minimum(ratio, _RATIO_TOP)
-        variance = (
-            b.variance[ALONE][job, column]
-            + b.variance[SENSITIVE][job, column]
-            + b.variance[AGGRESSIVE][partner, column]
-            + b.ratio_variance[column]
-        )
-        return _overruled(self, job, partner, column, mean, np.sqrt(variance))
+        mean, variance = b.mean[ALONE][job, column], b.variance[ALONE][job, column]
+        point = mean - b.lean[job] * np.minimum(variance, 2.25)
+        return _overruled(self, (job, np.full(len(job), -1), column), point, mean, variance)
+
+    def shared(self, job: Array, partner: Array, column: Array) -> Answer:
+        """Log throughput next to a partner."""
+        b = self.beliefs
+        at = self.measured(job, np.full(len(job), -1), column)
+        cells = self.catalog.cells
+        known = at >= 0
+        alone = np.where(known, cells.log[at] if len(cells) else 0.0, b.mean[ALONE][job, column])
+        spread = b.variance[ALONE][job, column]
+        lean = np.where(known, 0.0, b.lean[job] * np.minimum(spread, 2.25))
+        spread = np.where(known, cells.variance[at] if len(cells) else 0.0, spread)
+        ratio, ratio_sd = b.ratio_of(job, partner, column)
+        mean = alone + np.log(ratio)
+        variance = spread + (ratio_sd / ratio) ** 2
+        return _overruled(self, (job, partner, column), mean - lean, mean, variance)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Logs: the estimate, the centre and the standard deviation of each asked cell."""
+
+    point: Array
+    mean: Array
+    sd: Array
+
+    def quantile(self, z: float) -> Array:
+        """Throughput that many standard deviations from the centre, never past the estimate."""
+        at = np.exp(self.mean + z * self.sd)
+        point = np.exp(self.point)
+        return np.asarray(np.minimum(at, point) if z < 0 else np.maximum(at, point))
+
+    @property
+    def estimate(self) -> Array:
+        """Throughput."""
+        return np.asarray(np.exp(self.point))
 
 
 def _overruled(
-    view: View, job: Array, partner: Array, column: Array, mean: Array, sd: Array
-) -> tuple[Array, Array]:
+    view: View, cell: tuple[Array, Array, Array], point: Array, mean: Array, variance: Array
+) -> Answer:
     """A measured cell stays what was measured."""
-    at = view.measured(job, partner, column)
+    sd = np.sqrt(variance)
+    at = view.measured(*cell)
     hit = at >= 0
     if hit.any():
-        mean, sd = mean.copy(), sd.copy()
-        mean[hit] = view.catalog.cells.log[at[hit]]
+        point, mean, sd = point.copy(), mean.copy(), sd.copy()
+        point[hit] = mean[hit] = view.catalog.cells.log[at[hit]]
         sd[hit] = np.sqrt(view.catalog.cells.variance[at[hit]])
-    return mean, sd
+    return Answer(point, mean, sd)
 
 
 @dataclass
@@ -99,7 +123,10 @@ class Estimator:
     """P1 and P2 of one version; `version` is what plans and estimates are stamped with."""
 
     version: str = "process"
+    networks: Mapping[str, nn.Module] = field(default_factory=dict, repr=False)
     use_facts: bool = True
+    refused: str = ""
+    """Versions that should have served but were refused, and why."""
     _views: dict[tuple[Any, ...], View] = field(default_factory=dict, repr=False)
 
     def view(self, catalog: Catalog, jobs: JobSet, columns: Sequence[Column]) -> View:
@@ -107,6 +134,8 @@ class Estimator:
         key = (catalog.sha256, len(catalog.cells), jobs.names, tuple(columns))
         if key not in self._views:
             beliefs = believe(catalog, jobs, columns)
+            calibration = calibrate(catalog, jobs, beliefs.hyper, self.networks)
+            beliefs = correct(beliefs, jobs, self.networks, calibration)
             memory = fit_memory(catalog, jobs, tuple(columns))
             if len(self._views) > 3:
                 self._views.clear()
@@ -197,23 +226,24 @@ def _with_columns(catalog: Catalog, asked: Sequence[Column], where: str) -> tupl
 
 def _answer(view: View, queries: pa.Table, job: Array, partner: Array, column: Array) -> pa.Table:
     paired = partner >= 0
-    mean, sd = view.alone(job, column)
-    theirs, theirs_sd = np.full(len(job), np.nan), np.full(len(job), np.nan)
+    own = view.alone(job, column)
+    said = np.stack([own.estimate, own.quantile(-_Z80), own.quantile(_Z80)])
+    theirs = np.full((3, len(job)), np.nan)
     if paired.any():
         j, k, g = job[paired], partner[paired], column[paired]
-        mean[paired], sd[paired] = view.shared(j, k, g)
-        theirs[paired], theirs_sd[paired] = view.shared(k, j, g)
+        for into, answer in ((said, view.shared(j, k, g)), (theirs, view.shared(k, j, g))):
+            into[:, paired] = [answer.estimate, answer.quantile(-_Z80), answer.quantile(_Z80)]
     hit = view.measured(job, partner, column) >= 0
     network = np.where(hit, 0, np.where(view.known()[job], 1, 2))
     feasible = np.where(hit, 1.0, view.memory.probability(job, partner, column))
     feasible = _refused_before(view, job, partner, column, feasible)
     added = {
-        "estimate": pa.array(np.exp(mean)),
-        "low": pa.array(np.exp(mean - _Z80 * sd)),
-        "high": pa.array(np.exp(mean + _Z80 * sd)),
-        "partner_estimate": pa.array(np.exp(theirs), from_pandas=True),
-        "partner_low": pa.array(np.exp(theirs - _Z80 * theirs_sd), from_pandas=True),
-        "partner_high": pa.array(np.exp(theirs + _Z80 * theirs_sd), from_pandas=True),
+        "estimate": pa.array(said[0]),
+        "low": pa.array(said[1]),
+        "high": pa.array(said[2]),
+        "partner_estimate": pa.array(theirs[0], from_pandas=True),
+        "partner_low": pa.array(theirs[1], from_pandas=True),
+        "partner_high": pa.array(theirs[2], from_pandas=True),
         "feasible_probability": pa.array(feasible),
         "network": pa.array(np.array(NETWORKS, object)[network], pa.string()),
     }
@@ -252,12 +282,13 @@ def _option_table(
         job, partner = who[a], who[b]
         alone = np.full(len(a), -1)
         if shared:
-            mean_a, sd_a = view.shared(job, partner, place)
-            mean_b, sd_b = view.shared(partner, job, place)
+            first_job = view.shared(job, partner, place)
+            second_job = view.shared(partner, job, place)
+            low_b, mean_b = second_job.quantile(-z), second_job.estimate
             watts = power.shared_w(job, partner, place)
         else:
-            mean_a, sd_a = view.alone(job, place)
-            mean_b = sd_b = np.full(len(a), np.nan)
+            first_job = view.alone(job, place)
+            low_b = mean_b = np.full(len(a), np.nan)
             watts = power.alone_w(job, place)
         with_whom = partner if shared else alone
         hit = view.measured(job, with_whom, place) >= 0
@@ -276,10 +307,10 @@ def _option_table(
                     "class_b": pa.DictionaryArray.from_arrays(
                         pa.array(b.astype(np.int32), mask=np.full(len(b), not shared)), names
                     ),
-                    "throughput_a": np.exp(mean_a - z * sd_a),
-                    "throughput_b": pa.array(np.exp(mean_b - z * sd_b), from_pandas=True),
-                    "mean_a": np.exp(mean_a),
-                    "mean_b": pa.array(np.exp(mean_b), from_pandas=True),
+                    "throughput_a": first_job.quantile(-z),
+                    "throughput_b": pa.array(low_b, from_pandas=True),
+                    "mean_a": first_job.estimate,
+                    "mean_b": pa.array(mean_b, from_pandas=True),
                     "power_w": watts,
                     "power_limit_w": pa.nulls(len(a), pa.float64()),
                     "feasible_probability": chance,
@@ -296,11 +327,15 @@ def _repeated(name: str, count: int) -> pa.DictionaryArray:
 
 def load_estimator(models_dir: Path) -> Estimator:
     """The serving version of the registry, or the one that comes with the package."""
-    return Estimator()
+    version, networks, refused = Registry(models_dir).load_good()
+    return Estimator(version.id, networks, refused=refused)
 
 
 def estimate_table(catalog: Path, queries: Path, *, estimator: Estimator | None = None) -> pa.Table:
-    """Catalog file and query file in, estimates out."""
+    """Catalog file and query file in, estimates out; the shipped networks unless told otherwise."""
     measured = load_catalog(catalog)
     asked = read_table(queries)
-    return (estimator or Estimator()).estimate(measured, asked, where=str(queries))
+    if estimator is None:
+        version, networks = shipped()
+        estimator = Estimator(version.id, networks)
+    return estimator.estimate(measured, asked, where=str(queries))

@@ -132,12 +132,7 @@ def posterior(
     count = len(jobs)
     col = np.tile(np.arange(columns), count)
     job = np.repeat(jobs, columns)
-    # Each job with itself: its own prior covariance over columns.
-    prior = np.empty((count, columns, columns))
-    every = np.arange(columns)
-    for i, one in enumerate(jobs):
-        own = np.full(columns, one)
-        prior[i] = kernel.matrix(kernels.between(own, every, own, every))
+    prior = _own_prior(kernels, kernel, jobs, columns)
     if not len(seen.value):
         return np.zeros((count, columns)), prior
     matrix = kernel.matrix(kernels.between(seen.job, seen.column, seen.job, seen.column))
@@ -155,3 +150,27 @@ def posterior(
         blocks = white.T.reshape(-1, columns, len(seen.value))
         covariance[start : start + len(blocks)] -= np.einsum("iak,ibk->iab", blocks, blocks)
     return mean.reshape(count, columns), covariance
+
+
+def _own_prior(kernels: JobKernels, kernel: Kernel, jobs: Array, columns: int) -> Array:
+    """Prior covariance of each job's own cells, [jobs, columns, columns]."""
+    place = np.arange(columns)
+    one = np.zeros(columns, int)
+    unit = JobKernels(tuple(np.ones((1, 1)) for _ in kernels.jobs), kernels.columns, kernels.speed)
+    shapes = unit.between(one, place, one, place)
+    out = np.zeros((len(jobs), columns, columns))
+    position = 0
+    for i, job_kernel in enumerate(kernels.jobs):
+        size = 4 if kernels.speed is not None and i in TILTED else 2
+        total = np.zeros((columns, columns))
+        for part in range(position, position + size):
+            total += kernel.variances[part] * shapes[part]
+        position += size
+        out += np.diag(job_kernel)[jobs][:, None, None] * total
+    if kernels.cell is not None:
+        cell = kernels.cell[jobs]
+        near = np.exp(-((cell[:, :, None] - cell[:, None]) ** 2).sum(-1) / 2)
+        if kernels.trust is not None:
+            near *= kernels.trust[jobs][:, :, None] * kernels.trust[jobs][:, None]
+        out += near * (kernel.variances[-2] + kernel.variances[-1] * kernels.columns)
+    return out
