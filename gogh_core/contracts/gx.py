@@ -12,13 +12,15 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 
 from gogh_core.contracts.suites import Check
 from gogh_core.errors import InvalidContract
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = ["Outcome", "run_checks"]
 
@@ -45,7 +47,8 @@ def _batches() -> Any:
 
     logging.getLogger("great_expectations").setLevel(logging.ERROR)
     context = gx.get_context(mode="ephemeral")
-    context.variables.progress_bars = {"globally": False, "metric_calculations": False}
+    quiet: Any = {"globally": False, "metric_calculations": False}
+    context.variables.progress_bars = quiet
     source = context.data_sources.add_pandas("batches")
     return source.add_dataframe_asset("batch").add_batch_definition_whole_dataframe("whole")
 
@@ -53,7 +56,7 @@ def _batches() -> Any:
 @cache
 def _implementation(kind: str) -> Any:
     _batches()
-    from great_expectations.exceptions import ExpectationNotFoundError
+    from great_expectations.exceptions.exceptions import ExpectationNotFoundError
     from great_expectations.expectations.registry import get_expectation_impl
 
     try:

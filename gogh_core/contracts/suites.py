@@ -1,7 +1,7 @@
 """Suites as files: one JSON file of Great Expectations for each table, read like code.
 
 A file has `name`, `meta` and `expectations`; each expectation has `type`, `kwargs` and `meta` with
-`level` (`refuse`: bad rows go to quarantine, and more than `allowed_share` of them refuse the batch;
+`level` (`refuse`: bad rows go to quarantine, more than `allowed_share` of them refuse the batch;
 `warn`: recorded only) and `says`, the sentence people read. A fault names the file and the line.
 Beside a suite of your own may lie `<table>.sql`, the query that computes its helper columns; the
 ones that come with GOGH are `sql/steps/contracts_<table>.sql`.
@@ -135,23 +135,29 @@ def _is_share(value: object) -> bool:
 
 
 def _fault(entry: object) -> str | None:
+    """What is wrong with one entry of `expectations`; None when nothing is."""
     if not isinstance(entry, dict):
         return "an expectation is no object"
-    unknown = sorted(set(entry) - {"type", "kwargs", "meta", "id", "notes", "description"})
-    if unknown:
-        return f"{unknown[0]!r} is no part of an expectation"
-    if not isinstance(entry.get("type"), str) or not entry["type"].startswith("expect_"):
-        return f"type is {entry.get('type')!r}, no expectation"
-    if not isinstance(entry.get("kwargs", {}), dict):
-        return "kwargs is no object"
     meta = entry.get("meta")
-    if not isinstance(meta, dict) or meta.get("level") not in _LEVELS:
-        return f"meta.level is not one of {', '.join(_LEVELS)}"
-    if not isinstance(meta.get("says"), str) or not meta["says"].strip():
-        return "meta.says is missing: one sentence that people read"
-    if "allowed_share" in meta and not _is_share(meta["allowed_share"]):
-        return f"meta.allowed_share is {meta['allowed_share']!r}, not between 0 and 1"
-    return None
+    meta = meta if isinstance(meta, dict) else {}
+    says = meta.get("says")
+    unknown = sorted(set(entry) - {"type", "kwargs", "meta", "id", "notes", "description"})
+    share = meta.get("allowed_share", 0)
+    rules = (
+        (not unknown, f"{unknown[:1]} is no part of an expectation"),
+        (
+            isinstance(entry.get("type"), str) and entry["type"].startswith("expect_"),
+            f"type is {entry.get('type')!r}, no expectation",
+        ),
+        (isinstance(entry.get("kwargs", {}), dict), "kwargs is no object"),
+        (meta.get("level") in _LEVELS, f"meta.level is not one of {', '.join(_LEVELS)}"),
+        (
+            isinstance(says, str) and bool(says.strip()),
+            "meta.says is missing: one sentence that people read",
+        ),
+        (_is_share(share), f"meta.allowed_share is {share!r}, not between 0 and 1"),
+    )
+    return next((fault for good, fault in rules if not good), None)
 
 
 def _helpers(table: str, folder: Path | None) -> str | None:

@@ -1,8 +1,29 @@
 """Telemetry: sources, ingest exactly once behind the contracts, observations."""
 
+from gogh_core.telemetry.agent import Agent, Devices
 from gogh_core.telemetry.ingest import ingest
 from gogh_core.telemetry.observe import observe
+from gogh_core.telemetry.quarantine import Readmission, drop, held, readmit, show
 from gogh_core.telemetry.records import Trust, record_state, trusted
 from gogh_core.telemetry.report import IngestReport, SourceReport
+from gogh_core.telemetry.trial import table_of, try_on_file, try_on_store
 
-__all__ = ["IngestReport", "SourceReport", "Trust", "ingest", "observe", "record_state", "trusted"]
+__all__ = [
+    "Agent",
+    "Devices",
+    "IngestReport",
+    "Readmission",
+    "SourceReport",
+    "Trust",
+    "drop",
+    "held",
+    "ingest",
+    "observe",
+    "readmit",
+    "record_state",
+    "show",
+    "table_of",
+    "trusted",
+    "try_on_file",
+    "try_on_store",
+]

@@ -23,7 +23,7 @@ from gogh_core.telemetry.parse import Parser, Piece, pieces
 from gogh_core.telemetry.records import record_state
 from gogh_core.telemetry.report import IngestReport, SourceReport
 from gogh_core.telemetry.spool import FOLDERS, Found, Position, head_sha256, open_safely, scan
-from gogh_core.telemetry.take import Taken, store_positions, take
+from gogh_core.telemetry.take import store_positions, take
 
 __all__ = ["CHUNK_ROWS", "ingest", "ingest_spool"]
 
@@ -82,7 +82,15 @@ def ingest_spool(
             ]
             if found:
                 seen.add(folder)
-                run = _Run(store, settings, suites[FOLDERS[folder]], known, now, clocks, parser)
+                run = _Run(
+                    store,
+                    settings,
+                    suites[FOLDERS[folder]],
+                    known=known,
+                    now=now,
+                    clocks=clocks,
+                    parser=parser,
+                )
                 reports[folder] = run.folder(reports[folder], found, tell)
     finally:
         parser.close()
@@ -102,6 +110,7 @@ class _Run:
         store: Store,
         settings: Settings,
         suite: Suite,
+        *,
         known: dict[str, Position],
         now: datetime,
         clocks: skew.Clocks,
@@ -118,13 +127,15 @@ class _Run:
     def folder(self, report: SourceReport, found: list[Found], tell: Tell) -> SourceReport:
         """Everything new in these files."""
         waiting: list[Piece] = []
+        rows = 0
         for number, entry in enumerate(found, 1):
             try:
                 for piece in self._pieces(entry):
-                    waiting.append(self._clocks.corrected(piece))
-                    if sum(len(p.rows) for p in waiting) >= CHUNK_ROWS:
+                    waiting.append(piece)
+                    rows += len(piece.cells)
+                    if rows >= CHUNK_ROWS:
                         report = self._take(report, waiting)
-                        waiting = []
+                        waiting, rows = [], 0
                         tell(f"{report.name}: {report.rows_in} rows, file {number} of {len(found)}")
             except BatchRefused as error:
                 report = self._refuse(
@@ -132,14 +143,13 @@ class _Run:
                 )
             if len(waiting) >= _CHUNK_FILES:
                 report = self._take(report, waiting)
-                waiting = []
+                waiting, rows = [], 0
         return self._take(report, waiting)
 
     def _pieces(self, entry: Found) -> Iterator[Piece]:
         if entry.refused is not None:
             raise BatchRefused(entry.refused, where=entry.key)
         yield from pieces(
-            self._parser,
             entry,
             self._known.get(entry.key),
             max_file_mb=self._settings.telemetry.max_file_mb,
@@ -149,9 +159,19 @@ class _Run:
     def _take(self, report: SourceReport, waiting: list[Piece]) -> SourceReport:
         if not waiting:
             return report
-        taken = store_batch(
-            self._store, self._settings, self._suite, waiting, known=self._known, now=self._now
-        )
+        rows = self._clocks.corrected(self._parser.rows(waiting), waiting)
+        with self._store.write() as connection:
+            taken = take(
+                connection,
+                self._suite,
+                waiting,
+                rows,
+                known=self._known,
+                now=self._now,
+                late_s=self._settings.telemetry.late_s,
+                period_s=self._settings.telemetry.sample_period_s,
+                window_s=self._settings.cycle.window_s,
+            )
         for position in taken.positions:
             self._known[position.path] = position
         for _, counts in taken.counts:
@@ -190,29 +210,6 @@ class _Run:
         return replace(report, refused=(*report.refused, f"{entry.key}: {why}"))
 
 
-def store_batch(
-    store: Store,
-    settings: Settings,
-    suite: Suite,
-    batch: list[Piece],
-    *,
-    known: Mapping[str, Position],
-    now: datetime,
-) -> Taken:
-    """One batch in one transaction."""
-    with store.write() as connection:
-        return take(
-            connection,
-            suite,
-            batch,
-            known=known,
-            now=now,
-            late_s=settings.telemetry.late_s,
-            period_s=settings.telemetry.sample_period_s,
-            window_s=settings.cycle.window_s,
-        )
-
-
 def _prometheus(store: Store, settings: Settings, suite: Suite, now: datetime) -> SourceReport:
     """What Prometheus has since the watermark, page by page; each page is one transaction."""
     report = SourceReport("prometheus")
@@ -223,6 +220,7 @@ def _prometheus(store: Store, settings: Settings, suite: Suite, now: datetime) -
                     connection,
                     suite,
                     [page.piece],
+                    page.rows,
                     known={},
                     now=now,
                     late_s=settings.telemetry.late_s,

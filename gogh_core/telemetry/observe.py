@@ -1,13 +1,14 @@
 """Observations: for each (job, GPU type, GPUs, partner, window) what was really reached.
 
-`observe` computes those whose rows arrived since the last time (late ones too) and replaces what was
-there. On a shared GPU the device's power is split equally between the two jobs and marked as
+`observe` computes those whose rows arrived since the last time (late ones too) and replaces what
+was there. On a shared GPU the device's power is split equally between the two jobs and marked as
 estimated: neither NVML nor DCGM tells how much each of them draws.
 """
 
 from __future__ import annotations
 
 import hashlib
+import itertools
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -68,8 +69,8 @@ def observe(store: Store, settings: Settings, *, now: datetime, suite: Suite | N
         found, redone = _stretches(world, windows, settings)
         rates = _rates(connection, world, found, settings)
         energies = _energies(connection, found, settings)
-        rows = _rows(world, found, rates, energies, settings, now)
-        return _store(connection, suite, rows, redone, settings, now)
+        rows = _rows(world, found, rates, energies, settings=settings, now=now)
+        return _store(connection, suite, rows, redone, settings=settings, now=now)
 
 
 def _load(connection: duckdb.DuckDBPyConnection, since: float, until: float) -> _World:
@@ -174,7 +175,7 @@ def _by_rank(table: pa.Table) -> dict[str, dict[int, Reports]]:
     ts, steps = np.asarray(table["ts"]), np.asarray(table["steps"])
     attempt = np.asarray(table["attempt"]).astype(np.float64)
     marks = table["checkpoint"].to_numpy(zero_copy_only=False)
-    for lo, hi in zip(edges, edges[1:], strict=False):
+    for lo, hi in itertools.pairwise(edges):
         part = slice(lo, hi)
         found[str(jobs[lo])][int(ranks[lo])] = Reports(
             ts[part], steps[part], attempt[part], marks[part]
@@ -235,6 +236,7 @@ def _rows(
     found: Mapping[_Key, Sequence[Stretch]],
     rates: Mapping[_Key, Rate],
     energies: Mapping[int, Mapping[str, Any]],
+    *,
     settings: Settings,
     now: datetime,
 ) -> list[dict[str, Any]]:
@@ -284,18 +286,27 @@ def _rows(
 
 
 _TYPES = {
+    "observation_id": pa.string(),
+    "job_id": pa.string(),
+    "job_class": pa.string(),
+    "gpu_type": pa.string(),
+    "gpus": pa.int32(),
     "partner_job_id": pa.string(),
     "partner_class": pa.string(),
+    "server_id": pa.string(),
     "gpu_indices": pa.list_(pa.int32()),
-    "gpus": pa.int32(),
-    "power_w": pa.float64(),
-    "energy_j": pa.float64(),
-    "power_limit_w": pa.float64(),
     "window_start": pa.timestamp("us", "UTC"),
     "window_end": pa.timestamp("us", "UTC"),
+    "throughput": pa.float64(),
+    "throughput_spread": pa.float64(),
+    "samples": pa.int64(),
+    "unit": pa.string(),
+    "power_w": pa.float64(),
+    "energy_j": pa.float64(),
+    "power_estimated": pa.bool_(),
+    "power_limit_w": pa.float64(),
     "computed_at": pa.timestamp("us", "UTC"),
 }
-_COLUMNS = ["observation_id", "job_id", "job_class", "gpu_type", "gpus", "partner_job_id", "partner_class", "server_id", "gpu_indices", "window_start", "window_end", "throughput", "throughput_spread", "samples", "unit", "power_w", "energy_j", "power_estimated", "power_limit_w", "computed_at"]
 
 
 def _store(
@@ -303,24 +314,14 @@ def _store(
     suite: Suite,
     rows: Sequence[Mapping[str, Any]],
     redone: set[tuple[str, float]],
+    *,
     settings: Settings,
     now: datetime,
 ) -> int:
     count = len(rows)
-    typed = {
-        "throughput": pa.float64(),
-        "throughput_spread": pa.float64(),
-        "samples": pa.int64(),
-        "power_estimated": pa.bool_(),
-    }
     table = pa.table(
         {
-            **{
-                name: pa.array(
-                    [row[name] for row in rows], {**_TYPES, **typed}.get(name, pa.string())
-                )
-                for name in _COLUMNS
-            },
+            **{name: pa.array([row[name] for row in rows], kind) for name, kind in _TYPES.items()},
             "line": pa.array(range(1, count + 1), pa.int64()),
             "parse_error": pa.nulls(count, pa.string()),
             "raw": pa.nulls(count, pa.string()),

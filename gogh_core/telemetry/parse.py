@@ -11,9 +11,11 @@ import csv
 import hashlib
 import re
 import time
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from typing import BinaryIO, Literal
 
 import duckdb
 import numpy as np
@@ -43,46 +45,64 @@ _BOMB_RATIO = 1000
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Rows of one source between two positions; `after` is where its file stands then."""
+    """Cells of one source between two positions; `after` is where its file stands then."""
 
     source: str
     table: str
-    rows: pa.Table
+    cells: pa.Table
+    """`line`, `error`, `raw` and cells by our names; `lines` (JSON) and `rows` (typed) differ."""
     range_from: str
     range_to: str
     checksum: str
     after: Position | None = None
     received: datetime | None = None
     notes: tuple[str, ...] = ()
+    form: Literal["cells", "lines", "rows"] = "cells"
+    default_name: str | None = None
+    """The server or job of rows that do not name theirs."""
 
 
 class Parser:
-    """Turns cells into values."""
+    """Turns the cells of many pieces into values at once."""
 
     def __init__(self) -> None:
         self._connection = duckdb.connect(config={"threads": 1, "memory_limit": "512MB"})
         fetch(self._connection, "store_session")
         fetch(self._connection, "telemetry_macros")
 
-    def values(self, table: str, cells: pa.Table) -> pa.Table:
+    def rows(self, batch: Sequence[Piece]) -> pa.Table:
+        """Typed rows of all pieces with `part`, the place of their piece in the batch."""
+        groups: dict[tuple[str, str], list[pa.Table]] = defaultdict(list)
+        for part, piece in enumerate(batch):
+            count = len(piece.cells)
+            cells = piece.cells.append_column("part", pa.array(np.full(count, part, np.int32)))
+            if piece.form != "rows":
+                names = pa.repeat(pa.scalar(piece.default_name, pa.string()), count)
+                cells = cells.append_column("default_name", names)
+            # Text and numbers of Parquet files do not go into one column.
+            groups[piece.form, str(cells.schema)].append(cells)
+        table = batch[0].table
+        found = []
+        for (form, _), tables in groups.items():
+            cells = pa.concat_tables(tables).combine_chunks()
+            if form == "lines":
+                cells = self._run("raw_lines", cells, f"telemetry_json_{table}")
+            found.append(cells if form == "rows" else self._values(table, cells))
+        return found[0] if len(found) == 1 else pa.concat_tables(found, promote_options="default")
+
+    def _values(self, table: str, cells: pa.Table) -> pa.Table:
         """Typed rows from cells of text; columns that are missing are null."""
-        shape = SHAPES[table]
-        for name in shape.columns:
+        for name in SHAPES[table].columns:
             if name not in cells.column_names:
                 cells = cells.append_column(name, pa.nulls(len(cells), pa.string()))
-        self._connection.register("raw_rows", cells)
-        try:
-            return fetch(self._connection, f"telemetry_parse_{table}")
-        finally:
-            self._connection.unregister("raw_rows")
+        return self._run("raw_rows", cells, f"telemetry_parse_{table}")
 
-    def json(self, table: str, lines: pa.Table) -> pa.Table:
-        """Cells of text from JSON lines (`line`, `error`, `raw`)."""
-        self._connection.register("raw_lines", lines)
+    def _run(self, name: str, cells: pa.Table, step: str) -> pa.Table:
+        self._connection.register(name, cells)
         try:
-            return fetch(self._connection, f"telemetry_json_{table}")
+            return fetch(self._connection, step)
         finally:
-            self._connection.unregister("raw_lines")
+            self._connection.unregister(name)
 
     def close(self) -> None:
         """Free its memory."""
@@ -90,7 +110,6 @@ class Parser:
 
 
 def pieces(
-    parser: Parser,
     found: Found,
     known: Position | None,
     *,
@@ -115,7 +134,7 @@ def pieces(
             detail=None,
         )
         if found.name.endswith(".parquet"):
-            yield from _parquet(parser, found, start, stream, max_file_mb)
+            yield from _parquet(found, start, stream, max_file_mb)
             return
         blocks = text_blocks(
             stream,
@@ -126,47 +145,42 @@ def pieces(
             max_bytes=max_file_mb * 2**20,
         )
         for block in blocks:
-            piece = _text_piece(parser, found, start, block, period_s)
+            piece = _text_piece(found, start, block, period_s)
             if piece.after is not None:
                 start = piece.after
             yield piece
 
 
-def _text_piece(
-    parser: Parser, found: Found, start: Position, block: Block, period_s: float
-) -> Piece:
+def _text_piece(found: Found, start: Position, block: Block, period_s: float) -> Piece:
     shape = SHAPES[found.table]
-    checksum = block.checksum
-    header = start.header
-    whole: Block | None = block
     after = replace(start, position=block.end, lines=block.first_line + block.lines - 1)
+    checksum = block.checksum
     if ".jsonl" in found.name:
-        cells = parser.json(found.table, json_cells(block))
+        cells = json_cells(block)
     else:
-        if header is None:
-            header, whole = header_of(block, found.key)
-            after = replace(after, header=header)
-        if whole is None:
-            _check_header(found, shape, header)
-            cells = pa.table({"line": pa.array([], pa.int64()), "error": pa.array([], pa.string())})
-            cells = cells.append_column("raw", pa.array([], pa.string()))
+        header, rest = (start.header, block) if start.header else header_of(block, found.key)
+        after = replace(after, header=header)
+        if rest is None:
+            _check_header(found, shape, str(header))
+            cells = json_cells(replace(block, data=b"", lines=0))
         elif found.folder == "zeus":
-            cells = _energy_cells(whole, header, found)
+            cells = _energy_cells(rest, str(header), found)
         elif found.folder == "smi":
-            cells, after = _smi_cells(whole, header, found, after, period_s)
+            cells, after = _smi_cells(rest, str(header), found, after, period_s)
         else:
-            cells = csv_cells(whole, header, shape, found.key)
-    cells = _from_name(cells, shape, found)
+            cells = csv_cells(rest, str(header), shape, found.key)
     return Piece(
         found.key,
         found.table,
-        parser.values(found.table, cells),
+        cells,
         str(block.start),
         str(block.end),
         checksum,
         after,
         datetime.fromtimestamp(found.mtime_ns / 1e9, UTC),
         tuple(dict.fromkeys(block.notes)),
+        "lines" if ".jsonl" in found.name else "cells",
+        _default_name(shape, found),
     )
 
 
@@ -175,16 +189,11 @@ def _check_header(found: Found, shape: Shape, header: str) -> None:
         rename(shape, next(csv.reader([header], skipinitialspace=True)), where=found.key)
 
 
-def _from_name(cells: pa.Table, shape: Shape, found: Found) -> pa.Table:
-    """A server or job that a file does not name in its rows is the file's own name."""
-    name = shape.from_name
-    if name is None or (name in cells.column_names and cells[name].null_count == 0):
-        return cells
-    value = re.sub(r"-r\d+$", "", found.stem) if found.folder == "progress" else found.stem
-    if name not in cells.column_names:
-        return cells.append_column(name, pa.array([value] * len(cells), pa.string()))
-    filled = pc.fill_null(cells[name], value)
-    return cells.set_column(cells.column_names.index(name), name, filled)
+def _default_name(shape: Shape, found: Found) -> str | None:
+    """A server or job that a file does not name in its rows is in the file's own name."""
+    if shape.from_name is None:
+        return None
+    return re.sub(r"-r\d+$", "", found.stem) if found.folder == "progress" else found.stem
 
 
 def _smi_cells(
@@ -209,7 +218,8 @@ def _smi_cells(
         index = ["0"] * count
         cells = cells.append_column("gpu_index", pa.array(index, pa.string()))
     rounds = np.zeros(count, np.int64)
-    current, seen = 0, set()
+    current = 0
+    seen: set[str | None] = set()
     for row, gpu in enumerate(index):
         if gpu in seen:
             current += 1
@@ -261,9 +271,7 @@ def _energy_cells(block: Block, header: str, found: Found) -> pa.Table:
     return pa.concat_tables(tall)
 
 
-def _parquet(
-    parser: Parser, found: Found, start: Position, stream: object, max_file_mb: int
-) -> Iterator[Piece]:
+def _parquet(found: Found, start: Position, stream: BinaryIO, max_file_mb: int) -> Iterator[Piece]:
     """A Parquet file by batches of rows; one that unpacks to too much is refused unread."""
     shape = SHAPES[found.table]
     try:
@@ -301,13 +309,14 @@ def _parquet(
         yield Piece(
             found.key,
             found.table,
-            parser.values(found.table, _from_name(cells, shape, found)),
+            cells,
             str(first),
             str(row),
             checksum.hexdigest(),
             after,
             datetime.fromtimestamp(found.mtime_ns / 1e9, UTC),
             tuple(notes),
+            default_name=_default_name(shape, found),
         )
         start = after
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -48,6 +49,7 @@ class Page:
     """Samples of one stretch of time, and the watermark after it."""
 
     piece: Piece
+    rows: pa.Table
     until: datetime
 
 
@@ -66,7 +68,9 @@ def pages(store: Store, settings: Settings, *, now: datetime) -> Iterator[Page]:
         while start < until:
             end = min(start + page, until)
             samples = _samples(client, settings, start, end)
-            yield Page(_piece(samples, start, end), end)
+            piece = _piece(samples, start, end)
+            part = pa.array([0] * len(piece.cells), pa.int32())
+            yield Page(piece, piece.cells.append_column("part", part), end)
             start = end
 
 
@@ -189,7 +193,7 @@ _COLUMNS = {
 
 def _cell(row: dict[str, Any], name: str) -> Any:
     value = row.get(name)
-    if value is None or value != value:
+    if value is None or (isinstance(value, float) and math.isnan(value)):
         return None
     if name == "ts":
         return datetime.fromtimestamp(value, UTC)
@@ -213,4 +217,6 @@ def _piece(samples: list[dict[str, Any]], start: datetime, end: datetime) -> Pie
         }
     )
     digest = hashlib.sha256(json.dumps(samples, sort_keys=True).encode()).hexdigest()
-    return Piece(SOURCE, "gpu_samples", table, start.isoformat(), end.isoformat(), digest)
+    return Piece(
+        SOURCE, "gpu_samples", table, start.isoformat(), end.isoformat(), digest, form="rows"
+    )

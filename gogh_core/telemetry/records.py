@@ -1,9 +1,9 @@
 """Job and node records from the cluster manager: who is there, who ran where, when, with whom.
 
-`record_state` checks a `ClusterState` against the contracts of servers, gpus and jobs, keeps what is
-clean, and derives events (started, moved, stopped, ...) from what changed. A record that breaks its
-contract is held in quarantine, the last good one stays, and `trusted` tells the planner to leave that
-server or job alone.
+`record_state` checks a `ClusterState` against the contracts of servers, gpus and jobs, keeps what
+is clean, and derives events (started, stopped, ...) from what changed. A record that breaks its
+contract is held in quarantine, the last good one stays, and `trusted` tells the planner to leave
+that server or job alone.
 """
 
 from __future__ import annotations
@@ -119,7 +119,9 @@ def record_state(
             row["job_id"]: row for row in fetch(connection, "telemetry_job_places").to_pylist()
         }
         for table, (types, rows) in tables.items():
-            counts, warnings, refused = _keep(connection, suites[table], types, rows, state, now)
+            counts, warnings, refused = _keep(
+                connection, suites[table], types, rows, state=state, now=now
+            )
             report = report.plus(counts, warnings)
             report = replace(report, refused=(*report.refused, *refused))
         events = _events(state, before)
@@ -133,6 +135,7 @@ def _keep(
     suite: Suite,
     types: Mapping[str, pa.DataType],
     rows: Sequence[Mapping[str, Any]],
+    *,
     state: ClusterState,
     now: datetime,
 ) -> tuple[Counts, tuple[str, ...], tuple[str, ...]]:

@@ -10,7 +10,7 @@ than a second and a half; a server that fell silent is late once, not skewed.
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import replace
+from collections.abc import Sequence
 from datetime import datetime
 from statistics import median
 
@@ -47,35 +47,25 @@ class Clocks:
         }
         self._behind: dict[str, list[float]] = defaultdict(list)
 
-    def corrected(self, piece: Piece) -> Piece:
-        """The piece with its times corrected; its own offset is noted first."""
-        if piece.table != "gpu_samples" or piece.received is None or not len(piece.rows):
-            return piece
-        rows = piece.rows
-        newest = rows.select(["server_id", "ts"]).group_by("server_id").aggregate([("ts", "max")])
-        for row in newest.to_pylist():
-            if row["server_id"] is not None and row["ts_max"] is not None:
-                behind = (piece.received - row["ts_max"]).total_seconds()
+    def corrected(self, rows: pa.Table, pieces: Sequence[Piece]) -> pa.Table:
+        """The rows with their times corrected; the offsets they show are noted first."""
+        if pieces[0].table != "gpu_samples" or not len(rows):
+            return rows
+        newest = rows.group_by(["part", "server_id"]).aggregate([("ts", "max")]).to_pylist()
+        for row in newest:
+            received = pieces[row["part"]].received
+            if received is not None and row["server_id"] is not None and row["ts_max"] is not None:
+                behind = (received - row["ts_max"]).total_seconds()
                 self._behind[row["server_id"]].append(behind)
-        skewed = {
-            name: self.skew_s[name]
-            for name in newest["server_id"].to_pylist()
-            if name in self.skew_s
-        }
+        skewed = {row["server_id"] for row in newest} & set(self.skew_s)
         if not skewed:
-            return piece
-        servers = rows["server_id"]
+            return rows
         ts = pc.cast(rows["ts"], pa.int64())
-        for server, skew_s in skewed.items():
-            shifted = pc.subtract(ts, round(skew_s * 1e6))
-            ts = pc.if_else(pc.fill_null(pc.equal(servers, server), False), shifted, ts)
+        for server in sorted(skewed):
+            shifted = pc.subtract(ts, round(self.skew_s[server] * 1e6))
+            ts = pc.if_else(pc.fill_null(pc.equal(rows["server_id"], server), False), shifted, ts)
         column = pc.cast(ts, rows["ts"].type)
-        notes = (
-            *piece.notes,
-            *(f"clock of {s} corrected by {-v:+.1f} s" for s, v in skewed.items()),
-        )
-        index = rows.column_names.index("ts")
-        return _with(piece, rows.set_column(index, "ts", column), notes)
+        return rows.set_column(rows.column_names.index("ts"), "ts", column)
 
     def settle(self, now: datetime) -> dict[str, float]:
         """Keep what this run showed; the skews that were corrected."""
@@ -95,7 +85,3 @@ class Clocks:
                 append_rows(connection, "clock_offsets", rows)
                 fetch(connection, "telemetry_trim_clock_offsets", keep=100)
         return dict(self.skew_s)
-
-
-def _with(piece: Piece, rows: pa.Table, notes: tuple[str, ...]) -> Piece:
-    return replace(piece, rows=rows, notes=notes)

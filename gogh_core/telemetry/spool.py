@@ -1,8 +1,8 @@
 """The spool: which files are there, which may be read, and how far each has been read.
 
 `scan` lists the regular files of the known folders and refuses links, devices and anything that
-leads outside. `Position` is what the ledger knows of a file. `open_safely` follows no link, not even
-one that was put there after the scan.
+leads outside. `Position` is what the ledger knows of a file. `open_safely` follows no link, not
+even one that was put there after the scan.
 """
 
 from __future__ import annotations

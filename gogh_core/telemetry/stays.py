@@ -7,6 +7,7 @@ stretch, each replica of a spread job is one of its own. Times are epoch seconds
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -138,7 +139,7 @@ def _cut(
     for stay in (*own, *others):
         marks.update(mark for mark in (stay.start, stay.end) if start < mark < end)
     moments = sorted(marks)
-    for begin, until in zip(moments, moments[1:], strict=False):
+    for begin, until in itertools.pairwise(moments):
         here = [stay for stay in own if stay.start <= begin and stay.end >= until]
         if not here:
             continue

@@ -24,7 +24,7 @@ from gogh_core.telemetry.parse import Piece
 from gogh_core.telemetry.report import Counts
 from gogh_core.telemetry.spool import Position
 
-__all__ = ["Taken", "batch_id", "fill_temporary", "store_positions", "take"]
+__all__ = ["Taken", "batch_id", "fill_temporary", "store_positions", "take", "with_gpu_types"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +49,7 @@ def take(
     connection: duckdb.DuckDBPyConnection,
     suite: Suite,
     pieces: Sequence[Piece],
+    rows: pa.Table,
     *,
     known: Mapping[str, Position],
     now: datetime,
@@ -57,12 +58,16 @@ def take(
     window_s: int,
 ) -> Taken:
     """Check, split and store the pieces in the caller's transaction."""
-    pieces = _not_moved(connection, pieces, known)
-    if not pieces:
-        return Taken((), (), (), (), 0)
+    moved = _moved(connection, pieces, known)
+    if moved:
+        kept = [part for part, piece in enumerate(pieces) if part not in moved]
+        if not kept:
+            return Taken((), (), (), (), 0)
+        pieces = [pieces[part] for part in kept]
+        rows = _without(rows, kept)
     table = pieces[0].table
     parts = _parts(connection, pieces)
-    rows = _rows(pieces)
+    rows = _numbered(rows)
     verdict = check_batch(connection, suite, rows, now=now, period_s=period_s)
     fill_temporary(connection, table, verdict, late_s=late_s)
     fetch(connection, "telemetry_aside", table=table, now=now)
@@ -121,13 +126,13 @@ def store_positions(
     connection.unregister("positions")
 
 
-def _not_moved(
+def _moved(
     connection: duckdb.DuckDBPyConnection, pieces: Sequence[Piece], known: Mapping[str, Position]
-) -> list[Piece]:
-    """Without the files that another process has taken further since we looked."""
+) -> set[int]:
+    """Parts of files that another process has taken further since we looked."""
     paths = sorted({piece.after.path for piece in pieces if piece.after})
     if not paths:
-        return list(pieces)
+        return set()
     before = [known.get(path) for path in paths]
     expected = pa.table(
         {
@@ -138,7 +143,16 @@ def _not_moved(
     )
     connection.register("expected", expected)
     moved = set(fetch(connection, "telemetry_moved_files")["path"].to_pylist())
-    return [piece for piece in pieces if piece.after is None or piece.after.path not in moved]
+    return {n for n, piece in enumerate(pieces) if piece.after and piece.after.path in moved}
+
+
+def _without(rows: pa.Table, kept: Sequence[int]) -> pa.Table:
+    """The rows of the kept parts, which are counted anew."""
+    number = {part: index for index, part in enumerate(kept)}
+    parts = rows["part"].to_pylist()
+    rows = rows.filter(pa.array([part in number for part in parts]))
+    renamed = pa.array([number[part] for part in rows["part"].to_pylist()], pa.int32())
+    return rows.set_column(rows.column_names.index("part"), "part", renamed)
 
 
 def _parts(connection: duckdb.DuckDBPyConnection, pieces: Sequence[Piece]) -> pa.Table:
@@ -167,18 +181,18 @@ def _parts(connection: duckdb.DuckDBPyConnection, pieces: Sequence[Piece]) -> pa
     return table
 
 
-def _rows(pieces: Sequence[Piece]) -> pa.Table:
-    """All rows with `row_id` and `part`; GPU types by our names."""
-    tables = []
-    for part, piece in enumerate(pieces):
-        column = pa.array(np.full(len(piece.rows), part, np.int32))
-        tables.append(piece.rows.append_column("part", column))
-    rows = pa.concat_tables(tables, promote_options="default")
+def _numbered(rows: pa.Table) -> pa.Table:
+    """The rows with `row_id`, and GPU types by our names."""
     rows = rows.append_column("row_id", pa.array(np.arange(len(rows)), pa.int64()))
-    if "gpu_type" in rows.column_names:
-        index = rows.column_names.index("gpu_type")
-        rows = rows.set_column(index, "gpu_type", _canonical(rows["gpu_type"]))
-    return rows.combine_chunks()
+    return with_gpu_types(rows).combine_chunks()
+
+
+def with_gpu_types(rows: pa.Table) -> pa.Table:
+    """The rows with GPU types by our names."""
+    if "gpu_type" not in rows.column_names:
+        return rows
+    index = rows.column_names.index("gpu_type")
+    return rows.set_column(index, "gpu_type", _canonical(rows["gpu_type"]))
 
 
 def _canonical(names: pa.ChunkedArray) -> pa.Array:

@@ -22,6 +22,7 @@ judged AS (
 )
 SELECT
     line,
+    part,
     gogh_text(window_name) AS window_name,
     t AS start_s,
     d AS elapsed_s,
@@ -37,4 +38,4 @@ SELECT
         'gpu_type': gpu_type, 'label': label, 'energy_j': energy_j
     }) AS VARCHAR)) END AS raw
 FROM judged
-ORDER BY line, gpu_index
+ORDER BY part, line, gpu_index

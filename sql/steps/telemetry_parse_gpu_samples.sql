@@ -34,8 +34,9 @@ judged AS (
 )
 SELECT
     line,
+    part,
     t AS ts,
-    gogh_text(server_id) AS server_id,
+    coalesce(gogh_text(server_id), default_name) AS server_id,
     i AS gpu_index,
     gogh_text(gpu_type) AS gpu_type,
     p AS power_w,
@@ -54,4 +55,4 @@ SELECT
         'throttle_reasons': throttle_reasons, 'processes': processes
     }) AS VARCHAR)) END AS raw
 FROM judged
-ORDER BY line
+ORDER BY part, line

@@ -17,6 +17,7 @@ judged AS (
 )
 SELECT
     line,
+    part,
     gogh_text(job_id) AS job_id,
     t AS ts,
     gogh_text(event) AS event,
@@ -30,4 +31,4 @@ SELECT
         'partner_job_id': partner_job_id, 'detail': detail
     }) AS VARCHAR)) END AS raw
 FROM judged
-ORDER BY line
+ORDER BY part, line

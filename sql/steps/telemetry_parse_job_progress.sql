@@ -22,8 +22,9 @@ judged AS (
 )
 SELECT
     line,
+    part,
     t AS ts,
-    gogh_text(job_id) AS job_id,
+    coalesce(gogh_text(job_id), default_name) AS job_id,
     n AS steps,
     a AS attempt,
     r AS "rank",
@@ -33,4 +34,4 @@ SELECT
         'ts': ts, 'job_id': job_id, 'steps': steps, 'attempt': attempt, 'rank': "rank", 'event': event
     }) AS VARCHAR)) END AS raw
 FROM judged
-ORDER BY line
+ORDER BY part, line

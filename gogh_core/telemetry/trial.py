@@ -1,0 +1,96 @@
+"""A contract tried on a file or on what is stored, without changing anything."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+
+from gogh_core.contracts import Suite, Verdict, check_batch
+from gogh_core.errors import InvalidInput
+from gogh_core.settings import Settings
+from gogh_core.store import Store, fetch
+from gogh_core.telemetry.parse import Parser, pieces
+from gogh_core.telemetry.shapes import SHAPES
+from gogh_core.telemetry.spool import FOLDERS, Found
+from gogh_core.telemetry.take import with_gpu_types
+
+__all__ = ["table_of", "try_on_file", "try_on_store"]
+
+TRIAL_ROWS = 1_000_000
+
+
+def table_of(path: Path) -> str | None:
+    """The table a file of the spool is for, from the folder it lies in."""
+    return FOLDERS.get(path.parent.name)
+
+
+@contextmanager
+def _connection(store: Store) -> Iterator[duckdb.DuckDBPyConnection]:
+    """The database where there is one, so that servers and jobs are known."""
+    store.migrate()
+    with store.read() as connection:
+        yield connection
+
+
+def try_on_file(
+    store: Store, settings: Settings, suite: Suite, path: Path, *, now: datetime
+) -> Verdict:
+    """The verdict on the rows of one file."""
+    if suite.table not in SHAPES:
+        raise InvalidInput(f"{suite.table} does not come from files", where=str(path))
+    folders = [folder for folder, table in FOLDERS.items() if table == suite.table]
+    folder = path.parent.name if path.parent.name in folders else folders[0]
+    if not path.is_file():
+        raise InvalidInput("is no file", where=str(path))
+    facts = path.stat()
+    # Old enough to be whole: a trial does not wait for a last line.
+    found = Found(folder, path.name, path.absolute(), facts.st_size, facts.st_mtime_ns)
+    found_pieces = []
+    count = 0
+    for piece in pieces(found, None, max_file_mb=settings.telemetry.max_file_mb):
+        found_pieces.append(piece)
+        count += len(piece.cells)
+        if count > TRIAL_ROWS:
+            break
+    if not count:
+        raise InvalidInput("has no rows", where=str(path))
+    parser = Parser()
+    try:
+        rows = parser.rows(found_pieces)
+    finally:
+        parser.close()
+    rows = rows.set_column(
+        rows.column_names.index("part"), "part", pa.array(np.zeros(len(rows), np.int32))
+    )
+    with _connection(store) as connection:
+        return check_batch(connection, suite, _numbered(rows), now=now)
+
+
+def _numbered(rows: pa.Table) -> pa.Table:
+    rows = rows.append_column("row_id", pa.array(np.arange(len(rows)), pa.int64()))
+    return with_gpu_types(rows)
+
+
+def try_on_store(
+    store: Store, suite: Suite, *, since: datetime, now: datetime, limit: int = TRIAL_ROWS
+) -> Verdict | None:
+    """The verdict on what is stored since a moment; None where there is nothing."""
+    with _connection(store) as connection:
+        rows = fetch(connection, f"telemetry_stored_{suite.table}", since=since, limit=limit)
+        if not len(rows):
+            return None
+        count = len(rows)
+        for name, kind in (
+            ("line", pa.int64()),
+            ("parse_error", pa.string()),
+            ("raw", pa.string()),
+        ):
+            rows = rows.append_column(name, pa.nulls(count, kind))
+        rows = rows.append_column("part", pa.array(np.zeros(count, np.int32)))
+        return check_batch(connection, suite, _numbered(rows), now=now)

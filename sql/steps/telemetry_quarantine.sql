@@ -1,0 +1,8 @@
+-- Rows of the quarantine, newest first.
+SELECT quarantine_id, table_name, source, line, expectation, column_name, value, reason, status, batch_id, quarantined_at
+FROM quarantine
+WHERE ($table IS NULL OR table_name = $table)
+    AND ($batch IS NULL OR batch_id = $batch)
+    AND ($status = 'all' OR status = $status)
+ORDER BY quarantined_at DESC, source, line
+LIMIT $limit
