@@ -3,11 +3,12 @@
 `python -m tests.e2e.simulation.killing FOLDER MODE COUNT SEED` runs the same scenario once
 undisturbed, then with kills. MODE `each` kills at each point once, `random` at random points again
 and again, `clock` whenever the clock says. One JSON line for each run: the points, and the digest
-of all that is on disk afterwards.
+of all that is on disk afterwards. MODE `together` lets two processes run one cluster.
 """
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import json
 import os
@@ -16,6 +17,7 @@ import shutil
 import signal
 import sys
 import time
+from collections import Counter
 from datetime import timedelta
 from pathlib import Path
 
@@ -110,7 +112,39 @@ def report(name: str, points: list[str], home: Path) -> None:
     shutil.rmtree(home)
 
 
+def together(home: Path, times: int) -> None:
+    """Two processes run the same cluster at once, ten seconds at a time."""
+    settings = SETTINGS.model_copy(update={"garbage_rate": 0, "gap_rate": 0, "late_rate": 0})
+    SimulatedCluster(home, settings)
+    children = []
+    for _ in range(2):
+        child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                cluster = SimulatedCluster(home, settings)
+                for _ in range(times):
+                    cluster.advance(10)
+                status = 0
+            finally:
+                os._exit(status)
+        children.append(child)
+    for child in children:
+        _, status = os.waitpid(child, 0)
+        assert os.waitstatus_to_exitcode(status) == 0
+    gone = (SimulatedCluster(home, settings).now - settings.start).total_seconds()
+    rows = Counter(
+        ",".join(row.split(",")[:3])
+        for path in (home / "spool" / "gpu").iterdir()
+        for row in gzip.decompress(path.read_bytes()).decode().splitlines()[1:]
+    )
+    print(json.dumps({"gone_s": gone, "rows": len(rows), "most": max(rows.values())}))
+
+
 def main(folder: Path, mode: str, count: int, seed: int) -> None:
+    if mode == "together":
+        together(folder / "home", count)
+        return
     log = folder / "points.log"
     assert run(folder / "calm", log=log)
     points = [line.partition(" ")[2] for line in log.read_text(encoding="utf-8").splitlines()]

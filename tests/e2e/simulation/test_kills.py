@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -13,11 +14,14 @@ import pytest
 PROJECT = Path(__file__).resolve().parents[3]
 
 
-def _runs(folder: Path, mode: str, count: int, seed: int) -> list[dict[str, Any]]:
+def _runs(
+    folder: Path, mode: str, count: int, seed: int, **environment: str
+) -> list[dict[str, Any]]:
     words = [sys.executable, "-m", "tests.e2e.simulation.killing", str(folder), mode]
     done = subprocess.run(
         [*words, str(count), str(seed)],
         cwd=PROJECT,
+        env={**os.environ, **environment},
         capture_output=True,
         text=True,
         timeout=1200,
@@ -55,6 +59,22 @@ def test_killed_at_random_points_it_ends_as_if_nothing_had_happened(tmp_path: Pa
 @pytest.mark.e2e
 def test_killed_by_the_clock_it_ends_as_if_nothing_had_happened(tmp_path: Path) -> None:
     _all_as_calm(_runs(tmp_path, "clock", 5, 2))
+
+
+@pytest.mark.e2e
+def test_the_order_of_hashes_does_not_matter(tmp_path: Path) -> None:
+    digests = []
+    for seed in ("1", "2"):
+        (tmp_path / seed).mkdir()
+        digests.append(_runs(tmp_path / seed, "clock", 0, 0, PYTHONHASHSEED=seed)[0]["digest"])
+    assert digests[0] == digests[1]
+
+
+@pytest.mark.e2e
+def test_two_processes_run_one_cluster_and_every_sample_is_there_once(tmp_path: Path) -> None:
+    (found,) = _runs(tmp_path, "together", 15, 0)
+    gpus = 8 + 8 + 4  # of the three servers, all on
+    assert found == {"gone_s": 300.0, "rows": 30 * gpus, "most": 1}
 
 
 @pytest.mark.soak
