@@ -197,7 +197,7 @@ def _proceed(task: _Task) -> Outcome:
                 return "abandoned", abandoned
         run = Run(records, task.journal, manager, task.settings, task.sleep)
         if isinstance(manager, PlanTaker):
-            return _deliver(task.plan, run, manager, task.sleep)
+            return _deliver(task.plan, run, manager)
         return run.to_the_end()
     except ClusterUnavailable as error:
         return "interrupted", str(error)
@@ -241,13 +241,11 @@ def _stale(actions: tuple[Action, ...], now: Now, skipped: dict[str, str]) -> di
     return stale
 
 
-def _deliver(
-    plan: Plan, run: Run, manager: PlanTaker, sleep: Callable[[float], None]
-) -> tuple[ExecutionState, str]:
+def _deliver(plan: Plan, run: Run, manager: PlanTaker) -> Outcome:
     """Hand the whole plan over; what the cluster already shows is confirmed."""
     run.send_all()
     try:
-        answer = patiently(lambda: manager.deliver(plan, key=plan.id), run.timeout_s, sleep)
+        answer = manager.deliver(plan, key=plan.id)
     except ClusterUnavailable:
         raise
     except ClusterError as error:

@@ -88,6 +88,8 @@ class Run:
         self._unknown = {name for name, state in self._states.items() if state == "sent"}
         self._deadlines: dict[str, float] = {}
         self._silent = 0
+        # Sent by this process.
+        self._mine: list[str] = []
         self._capabilities = manager.capabilities
         # Why nothing more is sent: the switch, or a manager that is gone.
         self._halted: _Stopped | ClusterUnavailable | None = None
@@ -113,6 +115,7 @@ class Run:
                     self.write()
                     self._sleep(poll_s)
                     poll_s = min(_LONGEST_POLL_S, poll_s * 1.6)
+            self._look_again()
         except _Stopped as stopped:
             return "paused", f"paused by {stopped.switch.who}: {stopped.switch.why}"
         finally:
@@ -177,6 +180,24 @@ class Run:
                 steps.append((action.id, "failed", self._late(action, now)))
         self._note(steps)
         return bool(steps)
+
+    def _look_again(self) -> None:
+        """What was confirmed on the way and is not so at the end is no success.
+
+        A controller that was killed may have forgotten what it had shown before.
+        """
+        now = self._now()
+        for name in self._mine:
+            action = self._actions[name]
+            if self._states[name] != "confirmed" or action.job is None:
+                continue
+            if action.kind is Kind.HOLD and self._placed_again(action.job):
+                continue
+            if not came_true(action, now) and not self._over(action.job, now):
+                self._note([(name, "failed", "it was so for a while, and is not any more")])
+
+    def _placed_again(self, job: str) -> bool:
+        return f"place:{job}" in self._actions
 
     @staticmethod
     def _over(job: str, now: Now) -> bool:
@@ -245,6 +266,7 @@ class Run:
                 continue
             if not isinstance(outcome, ClusterUnavailable):
                 self._unknown.discard(action.id)
+            self._mine.append(action.id)
             self._deadlines[action.id] = time.monotonic() + self.timeout_s
             if isinstance(outcome, str):
                 self._note([(action.id, "failed", outcome)])
@@ -252,7 +274,7 @@ class Run:
             raise self._halted
 
     def _attempt(self, action: Action) -> str | ClusterUnavailable | object | None:
-        """Send one action: None, why it failed, _UNSENT, or that nobody knows whether it arrived."""
+        """Send one action: None, why it failed, _UNSENT, or that nobody knows if it arrived."""
         try:
             if self._halted is None:
                 self._check_switch()

@@ -25,6 +25,8 @@ __all__ = ["SlurmManager"]
 # A look at the queue is good for this long while many actions are sent.
 _FRESH_S = 0.5
 _POLL_S = 0.2
+_AGAIN_S = 10.0
+_CREDENTIALS_S = 2.0
 
 
 class SlurmManager:
@@ -38,6 +40,9 @@ class SlurmManager:
         self._commands = Commands(settings.slurm)
         self._lock = threading.Lock()
         self._last: tuple[float, Reading] | None = None
+        # When we last changed each job: older looks at it do not count.
+        self._touched: dict[str, float] = {}
+        self._waits_since: dict[str, float] = {}
         self._switches: bool | None = None
 
     @property
@@ -72,16 +77,19 @@ class SlurmManager:
         """Servers and jobs that opted in."""
         return self.reading().state
 
-    def reading(self, max_age_s: float = 0.0) -> Reading:
-        """One look at queue and nodes, not older than that."""
+    def reading(self, since: float | None = None) -> Reading:
+        """One look at queue and nodes, begun now or not before that (monotonic) time."""
+        since = time.monotonic() if since is None else since
         with self._lock:
-            if self._last is not None and time.monotonic() - self._last[0] <= max_age_s:
+            if self._last is not None and self._last[0] >= since:
                 return self._last[1]
             started = time.monotonic()
             nodes = self._commands.read("sinfo", "--json")
             queue = self._commands.read("squeue", "--json")
             reading = read(queue, nodes, self._settings, datetime.now(UTC))
             self._last = (started, reading)
+            waiting = {job for job, record in reading.records.items() if record.waits}
+            self._waits_since = {job: self._waits_since.get(job, started) for job in waiting}
             return reading
 
     def place(
@@ -117,7 +125,7 @@ class SlurmManager:
         if not record.waits:
             if _there(record, slots):
                 return
-            self._requeue(record)
+            record = self._requeue(record)
         self._start(record, slots, gres, key)
 
     def hold(self, job: str, *, key: str) -> None:
@@ -138,7 +146,7 @@ class SlurmManager:
         self._commands.do("scontrol", "update", f"jobid={job}", "ReqNodeList=", "StartTime=now")
         self._sign(record, key)
         self._commands.do("scontrol", "release", job)
-        self._forget()
+        self._touched[job] = time.monotonic()
 
     def switch(self, server: str, *, on: bool, key: str) -> None:
         """Power a node up or down by Slurm's own power saving."""
@@ -161,7 +169,6 @@ class SlurmManager:
             raise ClusterUnavailable(f"is {node.power.replace('_', ' ')}", where=f"node {server}")
         state = "power_up" if on else "power_down"
         self._commands.do("scontrol", "update", f"nodename={server}", f"state={state}")
-        self._forget()
 
     def set_power_limit(self, server: str, gpu: int, watts: float, *, key: str) -> None:
         """Slurm cannot."""
@@ -173,11 +180,15 @@ class SlurmManager:
             raise NotCapable("Slurm sets no power limits", todo="plan without them")
 
     def _record(self, job: str) -> Record:
-        """The job, if it is one of ours; it may be as old as half a second."""
-        record = self.reading(_FRESH_S).records.get(job) or self.reading().records.get(job)
+        """The job, if it is one of ours; seen after we last changed it, and not long ago."""
+        since = max(time.monotonic() - _FRESH_S, self._touched.get(job, 0.0))
+        record = self.reading(since).records.get(job)
         if record is None:
-            why = self.reading().refused.get(job, "is not in the queue, or did not opt in")
-            raise ActionFailed(why, where=f"job {job}")
+            reading = self.reading()
+            record = reading.records.get(job)
+            if record is None:
+                why = reading.refused.get(job, "is not in the queue, or did not opt in")
+                raise ActionFailed(why, where=f"job {job}")
         return record
 
     def _node(self, server: str) -> Node:
@@ -189,7 +200,7 @@ class SlurmManager:
     def _asked(self, job: str, slots: tuple[Slot, ...], partner: str | None) -> tuple[Record, str]:
         """The job, and what it has to ask of each node."""
         record = self._record(job)
-        nodes = self.reading(_FRESH_S).nodes
+        nodes = self.reading(time.monotonic() - _FRESH_S).nodes
         unknown = [slot.server for slot in slots if slot.server not in nodes]
         if unknown or not slots:
             raise ActionFailed("is not known to Slurm", where=f"node {''.join(unknown[:1])}")
@@ -215,6 +226,7 @@ class SlurmManager:
 
     def _start(self, record: Record, slots: tuple[Slot, ...], gres: str, key: str) -> None:
         """Say where and what, then release; each time the same, so twice is harmless."""
+        self._let_credentials_expire(record, slots)
         nodes = ",".join(slot.server for slot in slots)
         self._commands.do(
             "scontrol",
@@ -228,26 +240,41 @@ class SlurmManager:
             *self._signature(record, key),
         )
         self._commands.do("scontrol", "release", record.id)
-        self._forget()
+        self._touched[record.id] = time.monotonic()
 
-    def _requeue(self, record: Record) -> None:
-        """Back into the queue, held; returns when its processes have ended."""
+    def _let_credentials_expire(self, record: Record, slots: tuple[Slot, ...]) -> None:
+        """Wait until a requeued job may start on its old node.
+
+        A node revokes the credentials of a job that it ends, to the second: a new start in the
+        same second is killed there ("Job credential revoked"), and Slurm gives the job up.
+        """
+        if not record.restarts or record.required not in ("", *(slot.server for slot in slots)):
+            return
+        since = self._waits_since.get(record.id, time.monotonic())
+        time.sleep(max(0.0, since + _CREDENTIALS_S - time.monotonic()))
+
+    def _requeue(self, record: Record) -> Record:
+        """Back into the queue, held; returns the job when Slurm shows it there."""
         deadline = time.monotonic() + self._settings.slurm.action_timeout_s
-        if record.state != "COMPLETING":
-            self._commands.do("scontrol", "requeuehold", record.id)
-        while not (now := self._fresh(record.id)).waits:
-            if now.state != "COMPLETING" and now.slots == record.slots and not now.held:
-                # The controller forgot it: it was restarted from an older saved state.
-                self._commands.do("scontrol", "requeuehold", record.id)
+        again = 0.0
+        while not record.waits:
+            if record.state != "COMPLETING" and time.monotonic() >= again:
+                # Again after a while: a controller that was killed has forgotten it.
+                again = time.monotonic() + _AGAIN_S
+                self._requeue_once(record.id)
             if time.monotonic() > deadline:
                 raise ActionFailed("its processes do not end", where=f"job {record.id}")
             time.sleep(_POLL_S)
-
-    def _fresh(self, job: str) -> Record:
-        record = self.reading(_POLL_S / 2).records.get(job)
-        if record is None:
-            raise ActionFailed("is not in the queue any more", where=f"job {job}")
+            self._touched[record.id] = time.monotonic()
+            record = self._record(record.id)
         return record
+
+    def _requeue_once(self, job: str) -> None:
+        try:
+            self._commands.do("scontrol", "requeuehold", job)
+        except ActionFailed as error:
+            if "pending" not in error.what.lower():
+                raise
 
     def _signature(self, record: Record, key: str) -> list[str]:
         """Our key for AdminComment, unless the site keeps something of its own there."""
@@ -259,12 +286,7 @@ class SlurmManager:
         signature = self._signature(record, key)
         if signature:
             self._commands.do("scontrol", "update", f"jobid={record.id}", *signature)
-        self._forget()
-
-    def _forget(self) -> None:
-        with self._lock:
-            if self._last is not None:
-                self._last = (self._last[0] - _FRESH_S / 2, self._last[1])
+        self._touched[record.id] = time.monotonic()
 
 
 def _there(record: Record, slots: tuple[Slot, ...]) -> bool:

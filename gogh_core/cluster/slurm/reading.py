@@ -53,6 +53,9 @@ class Record:
     held: bool
     admin_comment: str
     slots: tuple[Slot, ...]
+    restarts: int = 0
+    required: str = ""
+    """The nodes it was last told to run on, as Slurm writes lists of nodes."""
 
     @property
     def waits(self) -> bool:
@@ -161,6 +164,8 @@ def _record(raw: Mapping[str, Any]) -> Record:
         raw.get("priority") == 0,
         str(raw.get("admin_comment") or ""),
         () if state in _WAITS else tuple(slots),
+        int(raw.get("restart_cnt") or 0),
+        str(raw.get("required_nodes") or ""),
     )
 
 

@@ -20,7 +20,7 @@ __all__ = ["arguments", "submit"]
 
 
 def arguments(words: Mapping[str, Any], command: Sequence[str], partition: str | None) -> list[str]:
-    """What sbatch is called with, for these words of the comment and this script with its arguments."""
+    """What sbatch is called with: the comment of these words, and the script with its own."""
     if not command:
         raise InvalidInput("no script was given", todo="gogh submit --model M SCRIPT [ARGUMENT]…")
     comment = write_comment(words)
