@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -10,6 +11,7 @@ from gogh_core.settings import SimulationSettings
 from gogh_core.simulation.building import new_world
 from gogh_core.simulation.metrics import Metrics, meter_row, metrics_of
 from gogh_core.simulation.policies import POLICIES, Policy
+from gogh_core.simulation.rates import EPSILON
 from gogh_core.simulation.world import World
 
 __all__ = ["Comparison", "Outcome", "compare", "run_policy"]
@@ -54,19 +56,23 @@ def run_policy(
     With `to_the_end` it stops when the last job has gone. `report` is told the hours gone by and
     the jobs that are through.
     """
-    due_s, told_s = 0.0, 0.0
+    told_s = 0.0
     seen: object = None
-    while world.now_s < horizon_s - 1e-6:
+    while world.now_s < horizon_s - EPSILON:
         world.settle()
         if to_the_end and world.coming is None and not world.jobs:
             break
-        if every_s is None or world.now_s >= due_s - 1e-6:
-            if _situation(world) != seen:
+        until_s = horizon_s
+        if _situation(world) != seen:
+            due_s = world.now_s
+            if every_s is not None:
+                due_s = math.ceil((world.now_s - EPSILON) / every_s) * every_s
+            if due_s <= world.now_s + EPSILON:
                 policy(world)
                 seen = _situation(world)
-            while every_s is not None and due_s <= world.now_s + 1e-6:
-                due_s += every_s
-        world.step(world.next_event_s(horizon_s if every_s is None else min(horizon_s, due_s)))
+            else:
+                until_s = min(horizon_s, due_s)
+        world.step(world.next_event_s(until_s))
         world.events.clear()
         for job in world.ended[-len(world.jobs) :]:
             world.jobs.pop(job.id, None)
@@ -78,9 +84,8 @@ def run_policy(
 def _situation(world: World) -> object:
     """Everything a policy looks at; where it is the same, there is nothing to decide."""
     return (
-        [(job.id, job.state, [place.slot for place in job.places]) for job in world.jobs.values()],
+        [(job.id, [place.slot for place in job.places]) for job in world.jobs.values()],
         [world.required(job) for job in world.jobs.values() if job.demand.base_rate is not None],
-        [server.power for server in world.servers.values()],
     )
 
 
