@@ -4,4 +4,6 @@ Data walks one way: telemetry, store, contracts, estimation, allocation, cluster
 one package with one front door (its `__init__`); `docs/architecture.md` has the map.
 """
 
+__all__ = ["__version__"]
+
 __version__ = "0.1.0"

@@ -26,6 +26,7 @@ GoghError
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 __all__ = [
     "ActionFailed",
@@ -61,9 +62,19 @@ class GoghError(Exception):
         self.todo = todo
         super().__init__(what, where, todo)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # An error comes back whole from another process, whatever its constructor takes.
+        return _again, (type(self), self.args, dict(self.__dict__))
+
     def __str__(self) -> str:
         line = f"{self.where}: {self.what}" if self.where else self.what
         return f"{line}; {self.todo}" if self.todo else line
+
+
+def _again(kind: type[GoghError], args: tuple[Any, ...], state: dict[str, Any]) -> GoghError:
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(state)
+    return error
 
 
 class InvalidInput(GoghError):

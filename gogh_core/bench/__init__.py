@@ -1,1 +1,3 @@
 """The bench room."""
+
+__all__: list[str] = []
