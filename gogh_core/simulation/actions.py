@@ -31,6 +31,7 @@ def place(
     record = _job(world, job_id)
     if record.state is not JobState.WAITING:
         raise ActionFailed(f"is {record.state.value}, not waiting", where=f"job {job_id}")
+    slots = _own_slots(record, slots)
     _check_slots(world, record, slots)
     record.pending, record.released = "started", False
     _sit(world, record, slots, START_S, power_limit_w)
@@ -45,6 +46,7 @@ def move(
         raise ActionFailed(f"is {record.state.value}, not running", where=f"job {job_id}")
     if not record.demand.job.movable:
         raise ActionFailed("cannot be moved", where=f"job {job_id}")
+    slots = _own_slots(record, slots)
     _check_slots(world, record, slots)
     if {place.slot for place in record.places} == set(slots):
         record.limit_w = power_limit_w
@@ -187,6 +189,13 @@ def _server(world: World, server_id: str) -> ServerRecord:
 
 def _uses(job: JobRecord, server_id: str) -> bool:
     return any(place.server == server_id for place in job.places)
+
+
+def _own_slots(record: JobRecord, slots: tuple[Slot, ...]) -> tuple[Slot, ...]:
+    """The slots of a spread job one by one, however they were put together by server."""
+    if record.demand.job.mode is not Mode.SPREAD:
+        return slots
+    return tuple(Slot(slot.server, (gpu,)) for slot in slots for gpu in slot.gpus)
 
 
 def _check_slots(world: World, record: JobRecord, slots: tuple[Slot, ...]) -> None:
