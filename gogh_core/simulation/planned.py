@@ -52,6 +52,8 @@ def problem_of(world: World, *, window_s: float, penalty_w: float) -> Problem:
         job = record.demand.job
         sizes = {1} if job.mode is Mode.SPREAD else set(job.gpu_counts)
         counts.setdefault(job.job_class, set()).update(sizes)
+    options = _options(world, types, counts)
+    worth = _worth(options)
     return Problem(
         window_s=window_s,
         waiting_penalty_w=penalty_w,
@@ -82,11 +84,28 @@ def problem_of(world: World, *, window_s: float, penalty_w: float) -> Problem:
                 move_cost_j=record.demand.job.move_cost_j,
                 owner=record.demand.job.owner,
                 movable=record.demand.job.movable,
+                surplus_j_per_step=worth.get(record.demand.job.job_class, 0.0)
+                if record.demand.job.total_steps is not None
+                else 0.0,
             )
             for record in jobs
         ],
-        options=_options(world, types, counts),
+        options=options,
     )
+
+
+def _worth(options: list[Option]) -> dict[str, float]:
+    """Joules per step where a class runs alone most efficiently.
+
+    Work that has an end is done sooner when it runs faster: a step beyond the promise need not be
+    done later, at this price at the least.
+    """
+    found: dict[str, float] = {}
+    for option in options:
+        if len(option.classes) == 1:
+            joules = option.power_w / option.throughput[0]
+            found[option.classes[0]] = min(joules, found.get(option.classes[0], joules))
+    return found
 
 
 def _options(world: World, types: list[str], counts: dict[str, set[int]]) -> list[Option]:
