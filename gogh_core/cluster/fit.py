@@ -26,8 +26,13 @@ _IS_OFF = (PowerState.OFF, PowerState.SWITCHING_OFF)
 def same_place(has: Iterable[Slot], wants: Iterable[Slot], *, by_index: bool) -> bool:
     """Whether two places are one, by GPU index or only by number of GPUs on each server."""
     if by_index:
-        return {(s.server, s.gpus) for s in has} == {(s.server, s.gpus) for s in wants}
+        return _gpus(has) == _gpus(wants)
     return _counts(has) == _counts(wants)
+
+
+def _gpus(slots: Iterable[Slot]) -> set[tuple[str, int]]:
+    """Every GPU, however the slots were put together."""
+    return {(slot.server, gpu) for slot in slots for gpu in slot.gpus}
 
 
 def _counts(slots: Iterable[Slot]) -> Counter[str]:

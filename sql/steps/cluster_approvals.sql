@@ -2,4 +2,4 @@
 SELECT plan_id, decision, who, why, ts
 FROM approvals
 WHERE plan_id = $plan_id
-ORDER BY ts, decision;
+ORDER BY ts, decision <> 'asked', rowid;  -- a question comes before its answer, also at one moment
