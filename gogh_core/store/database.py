@@ -89,8 +89,15 @@ class Store:
     @contextmanager
     def snapshot(self) -> Iterator[Connection]:
         """The published snapshot, for people: reads nothing but itself and the Parquet samples."""
-        with _one_snapshot, self._open_snapshot() as connection:
-            yield connection
+        if not _one_snapshot.acquire(timeout=self._timeout_s):
+            raise StoreLocked(
+                "this process has a snapshot open already", where=str(self.snapshot_path)
+            )
+        try:
+            with self._open_snapshot() as connection:
+                yield connection
+        finally:
+            _one_snapshot.release()
 
     def publish(self) -> Path:
         """Make what is committed now the snapshot that people read."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import pyarrow as pa
 
-from gogh_core.errors import InvalidInput
+from gogh_core.errors import InvalidInput, StoreError
 from gogh_core.store.texts import Text, run, texts
 
 if TYPE_CHECKING:
@@ -78,8 +78,12 @@ def query_names() -> tuple[str, ...]:
 def run_query(store: Store, name: str, /, **parameters: Any) -> pa.Table:
     """The answer of a named query on the snapshot, as Arrow."""
     query = _find(name)
+    bound = query.bind(parameters)
     with store.snapshot() as connection:
-        return run(connection, query.sql, query.bind(parameters))
+        try:
+            return run(connection, query.sql, bound)
+        except duckdb.Error as error:
+            raise StoreError(_first(error), where=f"query {name}") from error
 
 
 def ask(store: Store, sql: str) -> pa.Table:
