@@ -92,11 +92,11 @@ def _row(job: str, known: JobFacts | None) -> dict[str, str]:
         "from": "–",
         "to": "–",
         "with": "–",
-        "class": known.job_class if known else "",
         "promised": _rate(known.required, known) if known and known.required else "best effort",
         "expected": "–",
         "watts": "–",
         "why": "",
+        "class": known.job_class if known else "",
     }
 
 
