@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 import time
+import traceback
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
@@ -126,6 +127,8 @@ def _raise_one(order: dict[str, Any]) -> dict[str, Any]:
         try:
             _child(order, theirs)
             code = 0
+        except BaseException:  # noqa: BLE001 - told, and the child ends
+            traceback.print_exc()
         finally:
             os._exit(code)
     os.close(theirs)
