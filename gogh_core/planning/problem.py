@@ -19,7 +19,7 @@ The rules, each a small function:
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -40,7 +40,7 @@ from gogh_core.domain import (
 from gogh_core.planning.alone import foreign, taken_gpus, unplannable
 from gogh_core.planning.promises import Promise, promise, told, waiting_priority
 from gogh_core.planning.request import Request
-from gogh_core.planning.ways import Rate, Ways
+from gogh_core.planning.ways import Rate, Spot, Ways
 from gogh_core.settings import Settings
 
 __all__ = ["Draft", "build_problem", "draft_problem"]
@@ -95,11 +95,13 @@ def draft_problem(
     servers = _servers(state, request, capabilities)
     here = {server.id: server for server in servers}
     types = {server.gpu_type for server in servers}
-    ways = Ways.of(options, settings, capabilities, types)
     live = {status.job.id: status for status in state.jobs if status.state in _LIVE}
     at = {name: _place(status, here) for name, status in live.items()}
+    spots = _spots(live, at, here)
+    in_use = {spot for mine in spots.values() for spot in mine}
+    ways = Ways.of(options, settings, capabilities, types, in_use)
     faults = unplannable(live, at, here, ways.classes, held=held, state=state)
-    here_now = _rates_here(live, at, here, ways)
+    rates = ways.here(in_use)
     kinds: dict[str, str] = {}
     jobs, waiting = [], []
     for name, status in sorted(live.items()):
@@ -109,13 +111,16 @@ def draft_problem(
                 ways,
                 request.objective,
                 now,
-                here=here_now.get(name),
+                here=_together([rates.get(spot) for spot in spots[name]]),
                 relax=name in relax,
+                stays=name in request.pin or not _may_move(status, settings, now),
             )
             kinds[name] = owed.kind
             priority = waiting_priority(status, settings, now)
             job = _job(status, at[name], owed, priority, now)
-            jobs.append(replace(job, pinned=bool(at[name]) and name in request.pin))
+            pinned = bool(at[name]) and name in request.pin
+            movable = _may_move(status, settings, now)
+            jobs.append(replace(job, pinned=pinned, movable=movable))
         elif status.slots:
             notes.append(f"job {name} is left alone: {faults[name]}")
         else:
@@ -124,9 +129,9 @@ def draft_problem(
     foreign_jobs, foreign_options = foreign(taken, here)
     moves = [settings.guards.max_moves, settings.allocation.max_moves, request.max_moves]
     problem = Problem(
-        window_s=settings.cycle.window_s if window_s is None else window_s,
+        window_s=float(settings.cycle.window_s if window_s is None else window_s),
         waiting_penalty_w=settings.allocation.waiting_penalty_w,
-        gpu_types={name: hardware.get(name).idle_w for name in types},
+        gpu_types={name: float(hardware.get(name).idle_w) for name in types},
         servers=servers,
         jobs=[*jobs, *foreign_jobs],
         options=ways.with_options(foreign_options),
@@ -155,42 +160,64 @@ def _servers(
                 id=server.id,
                 gpu_type=server.gpu_type,
                 gpus=server.gpus,
-                base_w=server.base_w,
+                base_w=float(server.base_w),
                 on=on,
                 drain=status.drain or server.id in request.drain or all_taken,
                 keep_on=on
                 and (
                     status.keep_on or bool(status.foreign_gpus) or not capabilities.switches_servers
                 ),
-                off_w=server.off_w,
-                switch_cost_j=server.switch_cost_j,
+                off_w=float(server.off_w),
+                switch_cost_j=float(server.switch_cost_j),
             )
         )
     return servers
 
 
-def _rates_here(
+def _spots(
     live: Mapping[str, JobStatus],
     at: Mapping[str, tuple[Slot, ...]],
     here: Mapping[str, ProblemServer],
-    ways: Ways,
-) -> dict[str, Rate]:
-    """What gangs get where they run now, by the estimates, with the partner they have."""
+) -> dict[str, list[Spot]]:
+    """How each job runs now: a gang has one spot, a spread job one for each of its slots."""
     users: dict[Slot, list[str]] = {}
     for name, slots in at.items():
         for slot in slots:
             users.setdefault(slot, []).append(name)
-    places: dict[str, tuple[str, int, str, str | None]] = {}
+    spots: dict[str, list[Spot]] = {}
     for name, slots in at.items():
-        if not slots or live[name].job.mode is Mode.SPREAD:
-            continue
-        mates = [other for other in users[slots[0]] if other != name]
-        gpus = sum(len(slot.gpus) for slot in slots)
-        mate = live[mates[0]].job.job_class if mates else None
-        kind = here[slots[0].server].gpu_type
-        places[name] = (kind, gpus, live[name].job.job_class, mate)
-    found = ways.here(set(places.values()))
-    return {name: found[place] for name, place in places.items() if place in found}
+        job = live[name].job
+        whole = job.mode is Mode.GANG
+        spots[name] = []
+        for slot in slots[:1] if whole else slots:
+            mates = [other for other in users[slot] if other != name]
+            mate = live[mates[0]].job.job_class if mates else None
+            gpus = sum(len(each.gpus) for each in slots) if whole else len(slot.gpus)
+            spots[name].append((here[slot.server].gpu_type, gpus, job.job_class, mate))
+    return spots
+
+
+def _together(rates: Sequence[Rate | None]) -> Rate | None:
+    """What the spots of one job give together; None when it runs nowhere, or one is not known."""
+    known = [rate for rate in rates if rate is not None]
+    if not known or len(known) < len(rates):
+        return None
+    surely, likely = sum(rate.surely for rate in known), sum(rate.likely for rate in known)
+    return Rate(known[0].gpu_type, surely, likely)
+
+
+def _may_move(status: JobStatus, settings: Settings, now: datetime) -> bool:
+    """Whether job and guards allow a move: not while moving, nor too young, nor too soon again."""
+    if not status.job.movable or status.state is JobState.MOVING:
+        return False
+    guards = settings.guards
+    if status.slots and status.since is not None:
+        runs_s = (now - status.since).total_seconds()
+        if runs_s < guards.min_runtime_s:
+            return False
+    if status.moved_at is None:
+        return True
+    return (now - status.moved_at).total_seconds() >= guards.cooldown_s
 
 
 def _place(status: JobStatus, here: Mapping[str, ProblemServer]) -> tuple[Slot, ...]:
@@ -225,9 +252,8 @@ def _job(
         priority=priority,
         shareable=job.shareable,
         at=at,
-        move_cost_j=job.move_cost_j,
+        move_cost_j=float(job.move_cost_j),
         owner=job.owner,
-        movable=job.movable and status.state is not JobState.MOVING,
         since_s=since_s,
         moved_ago_s=moved_ago_s,
         moves=status.moves,

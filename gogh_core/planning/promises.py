@@ -77,11 +77,13 @@ def promise(
     *,
     here: Rate | None = None,
     relax: bool = False,
+    stays: bool = False,
 ) -> Promise:
     """What the plan owes this job in this window.
 
     `here` is what it gets where it runs: a place that likely keeps the promise is good enough to
-    stay. `relax`: the job found no place that surely keeps it, so a likely one will do.
+    stay. `relax`: the job found no place that surely keeps it, so a likely one will do. `stays`: it
+    may not be moved now, so whatever it gets there has to do.
     """
     job = status.job
     every = rates(job, ways)
@@ -94,8 +96,9 @@ def promise(
     elif needed is not None:
         required = max(required, needed)
     if required > 0 and best > 0:
-        if here is not None and here.surely < required <= here.likely:
-            required, kind = here.surely * _BELOW, "likely"
+        if here is not None and here.surely < required and (stays or required <= here.likely):
+            kind = "likely" if required <= here.likely else "short"
+            required = here.surely * _BELOW
         elif relax or required > best:
             required, kind = _relaxed(job, required, every, best)
     surplus = job.surplus_j_per_step

@@ -19,7 +19,7 @@ from gogh_core.allocation import Option, OptionTable
 from gogh_core.cluster import Capabilities
 from gogh_core.settings import Settings
 
-__all__ = ["OPTIONS", "Rate", "Ways", "options_table"]
+__all__ = ["OPTIONS", "Rate", "Spot", "Ways", "options_table"]
 
 OPTIONS = pa.schema(
     {
@@ -37,6 +37,10 @@ OPTIONS = pa.schema(
         "network": pa.string(),
     }
 )
+
+
+Spot = tuple[str, int, str, str | None]
+"""Where a job runs: GPU type, GPUs, its class, its partner's class."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,15 +70,19 @@ class Ways:
         settings: Settings,
         capabilities: Capabilities,
         gpu_types: Collection[str],
+        in_use: Collection[Spot] = (),
     ) -> Ways:
-        """The rows that this cluster and its manager can carry out and that likely run at all."""
+        """The rows that this cluster and its manager can carry out and that likely run at all.
+
+        What is in use runs, whatever the estimates think of it.
+        """
         keep = pc.is_in(
             options["gpu_type"].cast(pa.string()), pa.array(sorted(gpu_types), pa.string())
         )
         surely_runs = pc.greater_equal(
             options["feasible_probability"], settings.estimation.minimum_feasible
         )
-        keep = pc.and_(keep, surely_runs)
+        keep = pc.and_(keep, pc.or_(surely_runs, _in_use(options, in_use)))
         if not (settings.allocation.share and capabilities.pairs_named_jobs):
             keep = pc.and_(keep, pc.is_null(options["class_b"]))
         if not capabilities.sets_power_limits:
@@ -95,9 +103,7 @@ class Ways:
             frozenset(names),
         )
 
-    def here(
-        self, places: Collection[tuple[str, int, str, str | None]]
-    ) -> dict[tuple[str, int, str, str | None], Rate]:
+    def here(self, places: Collection[Spot]) -> dict[Spot, Rate]:
         """The rates of some (GPU type, GPUs, class, partner's class), as jobs run now."""
         names = pa.array(
             sorted({name for place in places for name in place[2:] if name}), pa.string()
@@ -106,7 +112,7 @@ class Ways:
         table = table.filter(pc.is_in(table["class_a"].cast(pa.string()), names))
         other = table["class_b"].cast(pa.string())
         table = table.filter(pc.or_(pc.is_null(other), pc.is_in(other, names)))
-        found: dict[tuple[str, int, str, str | None], Rate] = {}
+        found: dict[Spot, Rate] = {}
         for row in table.to_pylist():
             kind, gpus, a, b = row["gpu_type"], row["gpus"], row["class_a"], row["class_b"]
             found[(kind, gpus, a, b)] = Rate(kind, row["throughput_a"], row["mean_a"])
@@ -145,6 +151,16 @@ def options_table(rows: Sequence[Mapping[str, Any]]) -> pa.Table:
     full = [{**usual, "mean_a": row.get("throughput_a"), **row} for row in rows]
     full = [{**row, "mean_b": row.get("mean_b", row.get("throughput_b"))} for row in full]
     return pa.Table.from_pylist(full, schema=OPTIONS)
+
+
+def _in_use(options: pa.Table, spots: Collection[Spot]) -> Any:
+    """Which rows say how jobs run now."""
+    keys = {"\0".join((kind, str(gpus), a, b or "")) for kind, gpus, a, b in spots}
+    keys |= {"\0".join((kind, str(gpus), b, a)) for kind, gpus, a, b in spots if b}
+    columns = [options[name].cast(pa.string()) for name in ("gpu_type", "gpus", "class_a")]
+    other = pc.fill_null(options["class_b"].cast(pa.string()), "")
+    joined = pc.binary_join_element_wise(*columns, other, "\0")
+    return pc.is_in(joined, pa.array(sorted(keys), pa.string()))
 
 
 def _texts(table: pa.Table, name: str) -> list[str]:

@@ -1,0 +1,369 @@
+"""One cycle from its turn to its end, on one embedded cluster that all tests here share.
+
+Telemetry and the networks are cut short (they have tests of their own, the demo runs all of it);
+store, problem, solver, journal and cluster are real.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from gogh_core import estimation, telemetry
+from gogh_core.allocation import load_problem, verify
+from gogh_core.cluster import ClusterManager, decide, executions, open_manager
+from gogh_core.domain import Plan
+from gogh_core.errors import (
+    ClusterUnavailable,
+    InvalidInput,
+    SolverFailed,
+    SourceUnavailable,
+    UnsafeToPlan,
+)
+from gogh_core.planning import CycleReport, Request, list_cycles, run_cycle, running_files
+from gogh_core.planning.budget import Budget, OverBudget
+from gogh_core.settings import CycleSettings, Settings, SimulationSettings, load
+from gogh_core.store import Store, fetch
+
+BY_HAND = Request(reason="by hand")
+
+
+@dataclass
+class World:
+    settings: Settings
+    store: Store
+    manager: Any
+
+    def run(self, request: Request | None = None, **how: Any) -> CycleReport:
+        options = {"manager": self.manager, "store": self.store, **how}
+        settings = options.pop("settings", self.settings)
+        return run_cycle(settings, request=request, **options)
+
+    def count(self, table: str) -> int:
+        with self.store.read() as connection:
+            return int(connection.execute(f"SELECT count(*) FROM {table}").fetchall()[0][0])
+
+    def state_of(self, report: CycleReport) -> str:
+        rows = {row["cycle_id"]: row["state"] for row in list_cycles(self.store, rows=500)}
+        return str(rows[report.cycle.id])
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> World:
+    settings = load(
+        home=tmp_path_factory.mktemp("run"),
+        simulation=SimulationSettings(servers=6, jobs_per_hour=24),
+        allocation={"gap": 0.05, "time_limit_s": 20},
+    )
+    store = Store(settings)
+    store.migrate()
+    return World(settings, store, open_manager(settings, store))
+
+
+@pytest.fixture
+def world(home: World, monkeypatch: pytest.MonkeyPatch) -> World:
+    """A fresh window; nothing new comes in from telemetry, and nothing is retrained."""
+    report = telemetry.IngestReport(())
+    monkeypatch.setattr(telemetry, "ingest", lambda *_, **__: report)
+    monkeypatch.setattr(estimation, "load_estimator", lambda _: estimation.Estimator())
+    monkeypatch.setattr(estimation, "retrain", lambda *_, **__: None, raising=False)
+    home.manager.advance(home.settings.cycle.window_s)
+    return home
+
+
+def test_a_cycle_is_planned_and_emitted_once(world: World) -> None:
+    first = world.run()
+    assert first.outcome == "emitted"
+    assert first.plan is not None
+    assert first.plan.placements
+    assert first.plan.id.startswith(first.cycle.id)
+    before = (world.count("plans"), world.count("journal"), world.count("placements"))
+    again = world.run()
+    assert (again.outcome, again.plan) == ("done", first.plan)
+    assert (world.count("plans"), world.count("journal"), world.count("placements")) == before
+    late = world.run(cycle=first.cycle)
+    assert late.plan == first.plan
+
+
+def test_what_is_planned_comes_true_and_is_stored_whole(world: World) -> None:
+    report = world.run()
+    plan = report.plan
+    assert plan is not None
+    state = world.manager.state()
+    placed = {status.job.id for status in state.jobs if status.slots}
+    assert placed == {placement.job for placement in plan.placements}
+    with world.store.snapshot() as connection:
+        rows = connection.execute(
+            "SELECT job_id FROM placements WHERE plan_id = ?", [plan.id]
+        ).fetchall()
+        waits = connection.execute(
+            "SELECT job_id FROM waiting WHERE plan_id = ?", [plan.id]
+        ).fetchall()
+        found = connection.execute("SELECT running, power_w FROM cycle_results").fetchall()
+        estimates = connection.execute(
+            "SELECT count(*) FROM estimates WHERE cycle_id = ?", [report.cycle.id]
+        ).fetchall()
+    assert {row[0] for row in rows} == placed
+    assert {row[0] for row in waits} == {waiting.job for waiting in plan.waiting}
+    assert (len(placed), plan.spent["power_w"]) in found
+    assert estimates[0][0] > 0
+
+
+def test_the_files_of_the_running_plan_verify_and_are_found(world: World) -> None:
+    report = world.run()
+    problem, plan = running_files(world.settings, world.store)
+    assert report.plan is not None
+    assert report.plan.id in str(problem)
+    import json
+
+    stored = Plan.from_dict(json.loads(plan.read_text(encoding="utf-8")))
+    assert verify(load_problem(problem), stored) == []
+
+
+def test_a_dry_run_shows_the_difference_and_changes_nothing(world: World) -> None:
+    world.run()
+    tables = ("cycles", "cycle_claims", "plans", "estimates", "journal")
+    before = [world.count(name) for name in tables]
+    state = world.manager.state()
+    server = next(s.slots[0].server for s in state.jobs if s.slots)
+    report = world.run(Request(reason="x", dry_run=True, drain=(server,)))
+    assert report.outcome == "dry_run"
+    assert report.diff is not None
+    lines = report.diff.lines()
+    assert lines[0].startswith("draw ")
+    assert report.before is not None
+    assert [world.count(name) for name in tables] == before
+    assert world.manager.state() == state
+
+
+def test_replans_take_the_next_revision_of_what_is_left(world: World) -> None:
+    scheduled = world.run()
+    world.manager.advance(200)
+    by_hand = world.run(BY_HAND)
+    assert by_hand.cycle.revision == scheduled.cycle.revision + 1
+    assert by_hand.cycle.window_start == scheduled.cycle.window_start
+    assert by_hand.problem is not None
+    assert by_hand.problem.window_s == pytest.approx(100.0)
+    world.manager.advance(100)
+
+
+def test_missed_windows_are_visible(world: World) -> None:
+    world.run()
+    world.manager.advance(3 * world.settings.cycle.window_s)
+    before = len(list_cycles(world.store, missed=True, rows=500))
+    world.run()
+    assert len(list_cycles(world.store, missed=True, rows=500)) == before + 2
+
+
+def test_without_the_cluster_nothing_is_planned(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def silent() -> None:
+        raise ClusterUnavailable("no answer")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(world.manager, "state", silent)
+        with pytest.raises(UnsafeToPlan, match="no answer"):
+            world.run()
+    assert list_cycles(world.store)[0]["state"] == "failed"
+    assert world.run().outcome == "emitted"
+
+
+def test_a_state_that_is_too_old_is_not_planned_with(world: World) -> None:
+    late = world.manager.now + timedelta(hours=2)
+    with pytest.raises(UnsafeToPlan, match="state is 7200 s old"):
+        world.run(Request(reason="x", dry_run=True), clock=lambda: late)
+
+
+def test_a_source_that_is_down_does_not_stop_the_cycle(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = telemetry.SourceReport("prometheus", unavailable="connection refused")
+    bad = telemetry.SourceReport("gpu", refused=("half of it is garbage",))
+    report = telemetry.IngestReport((source, bad))
+    monkeypatch.setattr(telemetry, "ingest", lambda *_, **__: report)
+    made = world.run()
+    assert made.outcome == "emitted"
+    assert "prometheus unavailable: connection refused" in made.degraded
+    assert "gpu refused: half of it is garbage" in made.degraded
+    assert made.name.endswith("degraded")
+
+
+def test_ingest_that_fails_or_hangs_is_gone_on_without(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object, **__: object) -> None:
+        raise SourceUnavailable("the spool is gone")
+
+    monkeypatch.setattr(telemetry, "ingest", fails)
+    assert "the spool is gone" in world.run().degraded[0]
+    release = threading.Event()
+    monkeypatch.setattr(telemetry, "ingest", lambda *_, **__: release.wait(60))
+    cycle = CycleSettings(step_budget_s=1.0)
+    short = world.settings.model_copy(update={"cycle": cycle})
+    report = world.run(BY_HAND, settings=short)
+    release.set()
+    assert report.outcome == "emitted"
+    assert "longer than its 1 s" in report.degraded[0]
+
+
+def test_old_telemetry_with_running_jobs_is_unsafe(world: World) -> None:
+    now = world.manager.now
+    insert = "INSERT INTO job_progress (ts, job_id, steps) VALUES (?, 'x', 1)"
+    with world.store.write() as connection:
+        connection.execute(insert, [now - timedelta(seconds=1000)])
+    assert "telemetry is 1000 s old" in world.run().degraded[0]
+    world.manager.advance(1200)
+    with pytest.raises(UnsafeToPlan, match="the newest telemetry is 2200 s old"):
+        world.run()
+    with world.store.write() as connection:
+        connection.execute("DELETE FROM job_progress")
+
+
+def test_a_failed_retraining_leaves_the_serving_network(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object, **__: object) -> None:
+        raise InvalidInput("the loss is not a number")
+
+    monkeypatch.setattr(estimation, "retrain", fails)
+    report = world.run()
+    assert report.outcome == "emitted"
+    assert any("the loss is not a number" in line for line in report.degraded)
+
+
+def test_a_solver_that_fails_leaves_a_greedy_plan(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object, **__: object) -> Plan:
+        raise SolverFailed("glpsol died")
+
+    monkeypatch.setattr("gogh_core.planning.steps.plan", fails)
+    report = world.run()
+    assert report.outcome == "emitted"
+    assert report.plan is not None
+    assert report.plan.status == "greedy"
+    assert any("glpsol died" in line for line in report.degraded)
+
+
+def test_wishes_that_cannot_be_kept_are_rejected_with_the_reason(world: World) -> None:
+    world.run()
+    running = next(status for status in world.manager.state().jobs if status.slots)
+    sent = world.count("journal")
+    wish = Request(reason="x", pin=(running.job.id,), drain=(running.slots[0].server,))
+    report = world.run(wish)
+    assert report.outcome == "rejected"
+    assert report.plan is not None
+    assert report.plan.status == "infeasible"
+    assert world.count("journal") == sent
+
+
+def test_a_plan_waits_for_a_person(world: World) -> None:
+    wish = Request(reason="careful", wait_for_approval=True)
+    report = world.run(wish)
+    assert (report.outcome, world.state_of(report)) == ("waiting", "waiting")
+    assert report.plan is not None
+    assert world.run(wish, cycle=report.cycle).outcome == "waiting"
+    now = world.manager.now
+    decide(world.store, report.plan.id, approve=True, who="ada", why="looks good", now=now)
+    again = world.run(wish, cycle=report.cycle)
+    assert (again.outcome, again.plan) == ("emitted", report.plan)
+    assert world.run(wish, cycle=report.cycle).outcome == "done"
+
+
+def test_a_plan_that_a_person_rejects_is_not_carried_out(world: World) -> None:
+    wish = Request(reason="careful", wait_for_approval=True)
+    report = world.run(wish)
+    assert report.plan is not None
+    now = world.manager.now
+    decide(world.store, report.plan.id, approve=False, who="ada", why="not now", now=now)
+    again = world.run(wish, cycle=report.cycle)
+    assert again.outcome == "rejected"
+    assert "not now" in again.detail
+
+
+def test_a_run_that_died_before_emitting_is_gone_on_with(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def dies(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as broken:
+        broken.setattr("gogh_core.planning.run.carry_out", dies)
+        with pytest.raises(KeyboardInterrupt):
+            world.run()
+    plans = world.count("plans")
+    report = world.run()
+    assert report.outcome == "emitted"
+    assert world.count("plans") == plans
+
+
+def test_a_newer_request_wins_over_one_that_is_being_planned(world: World) -> None:
+    newer: list[CycleReport] = []
+
+    def ask() -> None:
+        newer.append(world.run(Request(reason="newer")))
+
+    thread = threading.Thread(target=ask)
+
+    def tell(step: str, seconds: float) -> None:
+        if step == "estimate" and seconds == 0 and not thread.is_alive():
+            thread.start()
+            while list_cycles(world.store)[0]["reason"] != "newer":
+                pass
+
+    older = world.run(report=tell)
+    thread.join(60)
+    assert (older.outcome, world.state_of(older)) == ("superseded", "superseded")
+    assert newer[0].outcome == "emitted"
+    done = {row["cycle_id"] for row in executions(world.store, limit=500)}
+    assert older.cycle.id not in done
+    assert newer[0].cycle.id in done
+
+
+def test_steps_can_be_run_as_tasks_and_are_counted(world: World) -> None:
+    seen = []
+
+    def around(name: str, work: Any) -> Any:
+        seen.append(name)
+        return work()
+
+    report = world.run(around=around)
+    expected = ["state", "ingest", "retrain", "estimate", "allocate", "store", "emit", "publish"]
+    assert seen == expected
+    assert list(report.seconds) == expected
+    raw = report.to_dict()
+    assert raw["name"] == report.name
+    assert set(report.why) == set(report.watts)
+
+
+def test_every_cycle_has_one_plan_at_most(world: World) -> None:
+    """Over all that the tests above did."""
+    world.run()
+    with world.store.read() as connection:
+        rows = connection.execute(
+            "SELECT cycle_id, count(*) FROM plans GROUP BY cycle_id HAVING count(*) > 1"
+        ).fetchall()
+        last = fetch(connection, "planning_last_plan").to_pylist()
+    assert rows == []
+    assert last[0]["cycle_id"] == list_cycles(world.store)[0]["cycle_id"]
+
+
+def test_a_budget_is_kept() -> None:
+    budget = Budget(60.0, 0.05)
+    with pytest.raises(OverBudget, match="longer than its 0 s"):
+        budget.within("sleep", lambda: threading.Event().wait(5))
+    assert budget.within("add", lambda: 1 + 1) == 2
+    with pytest.raises(ZeroDivisionError):
+        budget.within("divide", lambda: 1 // 0)
+    spent = Budget(0.0, 10.0)
+    with pytest.raises(OverBudget, match="no time was left"):
+        spent.within("late", lambda: None)
+
+
+def test_the_embedded_cluster_is_a_manager(home: World) -> None:
+    assert isinstance(home.manager, ClusterManager)
