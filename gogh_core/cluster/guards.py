@@ -21,6 +21,9 @@ from gogh_core.settings import GuardSettings, Settings
 __all__ = ["effective_mode", "guarded", "needs_approval"]
 
 
+_THERE = (JobState.RUNNING, JobState.MOVING)
+
+
 def effective_mode(settings: Settings, manager: ClusterManager) -> Literal["advise", "act"]:
     """`auto` acts on an embedded cluster and only advises on a real one."""
     mode = settings.cluster.mode
@@ -48,7 +51,7 @@ def guarded(
     circle = {a.job for a in actions if a.kind is Kind.HOLD} & {
         a.job for a in actions if a.kind is Kind.PLACE
     }
-    running = Counter(s.job.owner for s in state.jobs if s.state is JobState.RUNNING)
+    running = Counter(s.job.owner for s in state.jobs if s.state in _THERE)
     moved: Counter[str] = Counter()
     refused: dict[str, str] = {}
     moves = switches = 0
@@ -61,7 +64,7 @@ def guarded(
             continue
         is_move = action.kind is Kind.MOVE or (action.kind is Kind.HOLD and action.job in circle)
         status = jobs.get(action.job or "")
-        if not is_move or status is None:
+        if not is_move or status is None or status.state not in _THERE:
             continue
         owner = status.job.owner
         reason = _young(status, guards, now)

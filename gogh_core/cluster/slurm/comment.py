@@ -21,7 +21,8 @@ from gogh_core.errors import InvalidInput
 
 __all__ = ["Promise", "opts_in", "read_comment", "write_comment"]
 
-LONGEST = 4096
+# Slurm's own limit.
+LONGEST = 1024
 _LONGEST_VALUE = 200
 _WORD = re.compile(r"([a-z_]+)(?:=([A-Za-z0-9._~%:,+/@()\-]+))?")
 _TEXT = ("model", "family", "precision", "unit")

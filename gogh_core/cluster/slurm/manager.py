@@ -248,7 +248,9 @@ class SlurmManager:
         A node revokes the credentials of a job that it ends, to the second: a new start in the
         same second is killed there ("Job credential revoked"), and Slurm gives the job up.
         """
-        if not record.restarts or record.required not in ("", *(slot.server for slot in slots)):
+        nodes = self.reading(time.monotonic() - _FRESH_S).nodes
+        elsewhere = record.required in nodes and record.required not in {s.server for s in slots}
+        if not record.restarts or elsewhere:
             return
         since = self._waits_since.get(record.id, time.monotonic())
         time.sleep(max(0.0, since + _CREDENTIALS_S - time.monotonic()))

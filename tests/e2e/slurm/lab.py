@@ -257,7 +257,8 @@ class Lab:
             cwd=self.work,
         )
         if check and done.returncode:
-            raise RuntimeError(f"{arguments}: {done.stderr.strip()} {self.tail()}")
+            said = f"{' '.join(arguments)[:200]}: {done.stderr.strip()[:500]}"
+            raise RuntimeError(f"{said}\n{self.tail()}")
         return done.stdout
 
     def answers(self) -> bool:
