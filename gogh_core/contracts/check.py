@@ -99,7 +99,13 @@ def check_batch(
         )
     wanted = ["row_id", *dict.fromkeys(name for check in suite.checks for name in check.columns)]
     frame = checked.select([*dict.fromkeys(wanted)]).to_pandas()
-    outcomes = run_checks(suite.checks, frame, where=suite.where)
+    outcomes = run_checks(
+        suite.checks,
+        frame,
+        where=suite.where,
+        parts=np.asarray(checked["part"]),
+        allowed_rows=suite.allowed_rows,
+    )
     results = tuple(
         Result(check, outcome, len(rows))
         for check, outcome in zip(suite.checks, outcomes, strict=True)
@@ -171,6 +177,8 @@ def _refused(suite: Suite, checked: pa.Table, results: tuple[Result, ...]) -> di
         if not outcome.failed:
             continue
         bad = np.bincount(parts[np.searchsorted(position, outcome.rows)], minlength=len(total))
+        for part, failed in outcome.over.items():
+            bad[part] = failed
         over = (bad > suite.allowed_rows) & (bad > check.allowed_share * total)
         for part in np.flatnonzero(over):
             refused.setdefault(

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import codecs
 import csv
-import gzip
 import hashlib
 import io
 import time
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import BinaryIO, cast
+from typing import BinaryIO
 
 import numpy as np
 import pyarrow as pa
@@ -49,23 +48,47 @@ class Block:
         return hashlib.sha256(self.data).hexdigest()
 
 
-def _unpacked(stream: BinaryIO, name: str) -> BinaryIO:
-    return cast(BinaryIO, gzip.GzipFile(fileobj=stream)) if name.endswith(".gz") else stream
+class _Gunzip:
+    """Unpacks gzip in bounded pieces; a stream that is cut off or damaged gives what is whole."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+        self._unpacker = zlib.decompressobj(wbits=31)
+        self._packed = b""
+        self.trouble: str | None = None
+
+    def read(self, count: int) -> bytes:
+        """Up to `count` bytes, nothing at the end."""
+        while self.trouble is None:
+            if not self._packed:
+                self._packed = self._stream.read(1 << 16)
+                if not self._packed:
+                    if not self._unpacker.eof:
+                        self.trouble = "gzip stream is not whole (it is cut off)"
+                    return self._unpacker.flush() if self.trouble else b""
+            try:
+                if self._unpacker.eof:  # one member follows another
+                    self._unpacker = zlib.decompressobj(wbits=31)
+                data = self._unpacker.decompress(self._packed, count)
+            except zlib.error as error:
+                self.trouble = f"gzip stream is not whole ({error})"
+                return b""
+            self._packed = self._unpacker.unconsumed_tail or self._unpacker.unused_data
+            if data:
+                return data
+        return b""
 
 
-def _read(stream: BinaryIO, count: int, notes: list[str]) -> bytes:
-    """Up to `count` bytes; a gzip stream that ends too early gives what is whole."""
+def _read(stream: BinaryIO | _Gunzip, count: int) -> bytes:
+    """Up to `count` bytes."""
     parts: list[bytes] = []
     got = 0
-    try:
-        while got < count:
-            part = stream.read(min(count - got, 1 << 20))
-            if not part:
-                break
-            parts.append(part)
-            got += len(part)
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        notes.append(f"gzip stream is not whole ({error})")
+    while got < count:
+        part = stream.read(min(count - got, 1 << 20))
+        if not part:
+            break
+        parts.append(part)
+        got += len(part)
     return b"".join(parts)
 
 
@@ -81,16 +104,18 @@ def text_blocks(
 ) -> Iterator[Block]:
     """The lines after `position` (in unpacked bytes) in blocks of bounded size."""
     notes: list[str] = []
-    text = _unpacked(stream, name)
-    if name.endswith(".gz"):
-        _skip(text, position, notes)
+    packed = _Gunzip(stream) if name.endswith(".gz") else None
+    if packed is not None:
+        _skip(packed, position)
     else:
-        text.seek(position)
+        stream.seek(position)
     settled = time.time() - mtime_ns / 1e9 > SETTLED_S
     rest = b""
     while True:
-        data = rest + _read(text, block_bytes - len(rest), notes)
+        data = rest + _read(packed or stream, block_bytes - len(rest))
         last = len(data) < block_bytes
+        if packed is not None and packed.trouble:
+            notes.append(packed.trouble)
         if position == 0 and data.startswith(_BOMS):
             raise BatchRefused("is UTF-16 or UTF-32", where=name, todo="write it as UTF-8")
         cut = data.rfind(b"\n") + 1
@@ -114,9 +139,9 @@ def text_blocks(
             return
 
 
-def _skip(stream: BinaryIO, count: int, notes: list[str]) -> None:
+def _skip(stream: _Gunzip, count: int) -> None:
     while count > 0:
-        part = _read(stream, min(count, 1 << 20), notes)
+        part = _read(stream, min(count, 1 << 20))
         if not part:
             return
         count -= len(part)

@@ -23,7 +23,7 @@ judged AS (
             gogh_wrong('gpu_index', gpu_index, i),
             gogh_wrong('power_w', power_w, p),
             gogh_wrong('energy_j', energy_j, e),
-            gogh_wrong('utilisation', coalesce(utilisation, utilisation_percent), u),
+            gogh_wrong('utilisation', coalesce(CAST(utilisation AS VARCHAR), CAST(utilisation_percent AS VARCHAR)), u),
             gogh_wrong('memory_used_mb', memory_used_mb, m),
             gogh_wrong('temperature_c', temperature_c, c),
             gogh_wrong('sm_clock_mhz', sm_clock_mhz, s),
