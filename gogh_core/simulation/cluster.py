@@ -35,6 +35,8 @@ SAMPLE_PERIOD_S = 10
 """Each GPU is sampled, and each job reports, this often on the virtual clock."""
 _COMMIT_S = 3600  # a long advance is committed in stretches of this length
 _METER_S = 60
+SPOOL_S = 86_400
+"""Its telemetry files are taken out of the spool after this time on the virtual clock."""
 _SHOWN_S = 3600.0  # ended jobs stay in `state` this long, so that everybody learns of it
 _KEYS_S = 86_400.0  # keys of actions are remembered this long
 
@@ -145,6 +147,7 @@ class SimulatedCluster:
             files = recorder.files(world)
             self._late = recorder.late
             self._commit(meter, files)
+            self._disk.prune(round(world.now.timestamp()) - SPOOL_S)
 
     # -- actions ---------------------------------------------------------------------------
 

@@ -25,12 +25,14 @@ from typing import Any
 
 from gogh_core.errors import ClusterError, ClusterUnavailable
 
-__all__ = ["KILL_AT", "KILL_LOG", "Disk"]
+__all__ = ["KILL_AT", "KILL_LOG", "OWN_FILES", "Disk"]
 
 KILL_AT = "SIMULATED_CLUSTER_KILL_AT"
 KILL_LOG = "SIMULATED_CLUSTER_KILL_LOG"
 _SCHEMA = "gogh.simulated-cluster/1"
 _LOGS = ("ended", "meter")
+OWN_FILES = {"events": "cluster", "progress": "jobs", "gpu": "room"}
+"""What its files are called, by folder of the spool."""
 _passed = 0
 
 
@@ -138,6 +140,14 @@ class Disk:
             return []
         with path.open("rb") as handle:
             return [json.loads(line) for line in handle.read(length).splitlines()]
+
+    def prune(self, before: int) -> None:
+        """Delete our own files of the spool whose number, an epoch second, is older than that."""
+        for folder, stem in OWN_FILES.items():
+            for path in (self.spool / folder).glob(f"{stem}-*"):
+                number = path.name.removeprefix(f"{stem}-").partition(".")[0]
+                if number.isdigit() and int(number) < before:
+                    path.unlink(missing_ok=True)
 
     def _append(self, log: str, at: int, entries: Sequence[Mapping[str, Any]]) -> int:
         if not entries:

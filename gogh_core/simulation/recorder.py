@@ -18,6 +18,7 @@ import numpy as np
 from gogh_core import hardware
 from gogh_core.domain import JobState, Mode, PowerState
 from gogh_core.settings import SimulationSettings
+from gogh_core.simulation.disk import OWN_FILES
 from gogh_core.simulation.rates import GpuLoad, Tick
 from gogh_core.simulation.records import ServerRecord
 from gogh_core.simulation.world import Event, World
@@ -97,14 +98,14 @@ class SpoolRecorder:
         self.late = [entry for entry in self.late if entry[0] > world.now_s]
         number = f"{round(world.now.timestamp())}"
         found: dict[str, bytes] = {}
-        if self._rows["events"]:
-            found[f"events/cluster-{number}.jsonl"] = _lines(self._rows["events"])
-        if self._rows["progress"]:
-            found[f"progress/jobs-{number}.jsonl"] = _lines(self._rows["progress"])
-        if self._rows["gpu"]:
-            text = _lines([COLUMNS, *self._rows["gpu"]])
-            # Without a time in its header, the same rows are the same bytes.
-            found[f"gpu/room-{number}.csv.gz"] = gzip.compress(text, compresslevel=1, mtime=0)
+        for folder, rows in self._rows.items():
+            name = f"{folder}/{OWN_FILES[folder]}-{number}"
+            if rows and folder == "gpu":
+                # Without a time in its header, the same rows are the same bytes.
+                text = gzip.compress(_lines([COLUMNS, *rows]), compresslevel=1, mtime=0)
+                found[f"{name}.csv.gz"] = text
+            elif rows:
+                found[f"{name}.jsonl"] = _lines(rows)
         return found
 
     def _take_events(self, world: World) -> None:

@@ -327,3 +327,17 @@ def test_jobs_end_and_are_shown_for_an_hour(tmp_path: Path) -> None:
     ]
     assert sum(half.energy_j for half in halves) == pytest.approx(metrics.energy_j)
     assert 0 < metrics.slo_attainment <= 1
+
+
+def test_the_spool_does_not_grow_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gogh_core.simulation.cluster.SPOOL_S", 3600)
+    small = CALM.model_copy(update={"servers": 1, "jobs_per_hour": 0.1})
+    cluster = SimulatedCluster(tmp_path, small)
+    cluster.advance(3600)
+    strange = tmp_path / "spool" / "gpu" / "other-1.csv"
+    strange.write_text("not ours")
+    first = {path.name for path in (tmp_path / "spool" / "gpu").iterdir()}
+    cluster.advance(2 * 3600)
+    kept = {path.name for path in (tmp_path / "spool" / "gpu").iterdir()}
+    assert first & kept == {"other-1.csv"}
+    assert len(kept) == 2 + 1
