@@ -50,6 +50,7 @@ def demo(
 
 def _settings(seed: int, home: Path | None) -> Settings:
     from gogh_core import settings as all_settings
+    from gogh_core.simulation import SAMPLE_PERIOD_S
 
     if home is None:
         home = Path(tempfile.mkdtemp(prefix="gogh-demo-"))
@@ -60,7 +61,10 @@ def _settings(seed: int, home: Path | None) -> Settings:
     settings = all_settings.load(home=home)
     simulation = settings.simulation.model_copy(update={"seed": seed})
     cluster = settings.cluster.model_copy(update={"manager": "simulated", "mode": "act"})
-    return settings.model_copy(update={"simulation": simulation, "cluster": cluster})
+    telemetry = settings.telemetry.model_copy(update={"sample_period_s": float(SAMPLE_PERIOD_S)})
+    return settings.model_copy(
+        update={"simulation": simulation, "cluster": cluster, "telemetry": telemetry}
+    )
 
 
 def run_demo(settings: Settings, cycles: int, view: View) -> dict[str, Any]:
