@@ -119,7 +119,7 @@ def text_blocks(
         if position == 0 and data.startswith(_BOMS):
             raise BatchRefused("is UTF-16 or UTF-32", where=name, todo="write it as UTF-8")
         cut = data.rfind(b"\n") + 1
-        if last and (settled or notes) and data[cut:].strip(b"\0\r\n "):
+        if last and settled and data[cut:].strip(b"\0\r\n "):
             cut = len(data)
         elif last and data[cut:] and not data[cut:].strip(b"\0"):
             cut = len(data)  # NUL bytes to the end: the node died while it wrote

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import os
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,7 +31,11 @@ from tests.telemetry.world import (
 )
 
 NOW = at(60)
-CASES = ["good", "truncated", "latin1", "utf16", "nul", "dead", "missing", "extra", "renamed", "na", "negative", "absurd", "t4", "future", "millis", "reversed", "index", "unknown", "gz", "parquet", "bomb", "quote", "twice", "conflict", "unit", "json", "noheader", "nodata"]
+CASES = [
+    *("good", "truncated", "latin1", "utf16", "nul", "dead", "missing", "extra", "renamed", "na"),
+    *("negative", "absurd", "t4", "future", "millis", "reversed", "index", "unknown", "gz"),
+    *("parquet", "bomb", "quote", "twice", "conflict", "unit", "json", "noheader", "nodata"),
+]
 
 
 @dataclass
@@ -137,7 +140,7 @@ def write_all(settings: Settings, outside: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     home = tmp_path_factory.mktemp("bad")
     servers = [(name, "t4" if name == "t4" else "v100", 4) for name in CASES]
     settings, store = opened(home, state_of(servers), max_file_mb=64)
@@ -145,7 +148,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     write_all(settings, outside)
     first = take_in(settings, store, NOW)
     second = take_in(settings, store, NOW)
-    yield World(settings, store, first, second)
+    return World(settings, store, first, second)
 
 
 def refusals(world: World, name: str) -> str:
@@ -299,7 +302,8 @@ def test_units_in_cells_are_read(world: World) -> None:
     assert world.of("smi/unit.csv")["rows_clean"] == 5
     found = rows_of(
         world.store,
-        "SELECT power_w, utilisation, memory_used_mb, gpu_type FROM gpu_samples WHERE server_id = 'unit' LIMIT 1",
+        "SELECT power_w, utilisation, memory_used_mb, gpu_type FROM gpu_samples "
+        "WHERE server_id = 'unit' LIMIT 1",
     )
     assert found == [(71.5, 0.34, 1024.0, "v100")]
 

@@ -1,0 +1,280 @@
+"""Exactly once, late rows, skew, observations, quarantine and records, on one small cluster."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from gogh_core.domain import Slot
+from gogh_core.errors import InvalidInput
+from gogh_core.settings import Settings
+from gogh_core.store import Store
+from gogh_core.telemetry import (
+    IngestReport,
+    drop,
+    held,
+    ingest,
+    observe,
+    readmit,
+    record_state,
+    show,
+    trusted,
+)
+from tests.telemetry.world import (
+    START,
+    adds_up,
+    at,
+    csv,
+    ledger,
+    opened,
+    put,
+    rows_of,
+    sample,
+    stamp,
+    state_of,
+    take_in,
+)
+
+SERVERS = [(name, "v100", 4) for name in ("grow", "over", "late", "shared", "smi", "s1")]
+JOBS = [
+    ("alone", (Slot("shared", (0,)),)),
+    ("left", (Slot("shared", (1,)),)),
+    ("right", (Slot("shared", (1,)),)),
+]
+STATE = state_of(SERVERS, JOBS)
+
+
+@dataclass
+class World:
+    settings: Settings
+    store: Store
+    first: IngestReport
+    second: IngestReport
+
+    def times(self, server: str) -> list[float]:
+        found = rows_of(
+            self.store,
+            f"SELECT epoch(ts) FROM gpu_samples WHERE server_id = '{server}' ORDER BY ts",
+        )
+        return [row[0] - START.timestamp() for row in found]
+
+
+def report(second: float, job: str, steps: float, **more: Any) -> str:
+    return json.dumps({"ts": stamp(second), "job_id": job, "steps": steps, **more})
+
+
+def progress(job: str, rate: float, until: int) -> list[str]:
+    """Slow for 20 s, then at its rate, with a pause of 10 s for a checkpoint."""
+    lines, steps = [], 0.0
+    for second in range(until):
+        event = "checkpoint" if second in (100, 110) else None
+        lines.append(report(second, job, steps, event=event))
+        paused = 100 <= second < 110
+        steps += 0.0 if paused else rate * (0.2 if second < 20 else 1.0)
+    return lines
+
+
+def first_files(settings: Settings) -> None:
+    whole = csv(sample(s, "grow") for s in range(10))
+    put(settings, "gpu/grow-1.csv", whole + sample(10, "grow")[:20], age_s=0)
+    put(settings, "gpu/over-1.csv", csv(sample(s, "over") for s in range(10)))
+    put(settings, "gpu/late-1.csv", csv([sample(s, "late") for s in (0, 1, 5000)]))
+    shared = [
+        sample(s, "shared", gpu, power=100 + 100 * gpu, energy=1000 + (100 + 100 * gpu) * s)
+        for s in range(250)
+        for gpu in (0, 1)
+    ]
+    put(settings, "gpu/shared-1.csv", csv(shared))
+    for job, rate in (("alone", 8.0), ("left", 4.0), ("right", 2.0)):
+        put(settings, f"progress/{job}-r0-0.jsonl", "\n".join(progress(job, rate, 250)) + "\n")
+    put(settings, "progress/right-r0-1.jsonl", report(251, "right", 1.0) + "\n")
+    put(settings, "progress/ghost-r0-0.jsonl", report(1, "ghost", 1.0) + "\n")
+    smi = "index, power.draw [W]\n" + "".join(
+        f"{gpu}, {50 + gpu} W\n" for _ in range(3) for gpu in (0, 1)
+    )
+    put(settings, "smi/smi.csv", smi, age_s=100)
+
+
+def second_files(settings: Settings) -> None:
+    with (settings.spool / "gpu/grow-1.csv").open("a") as stream:
+        stream.write(sample(10, "grow")[20:] + "\n" + sample(11, "grow") + "\n")
+    put(settings, "gpu/over-2.csv", csv(sample(s, "over") for s in range(5, 15)))
+    put(settings, "gpu/over-3.csv", csv(sample(s, "over") for s in range(10)))
+    put(settings, "gpu/late-2.csv", csv([sample(s, "late") for s in (100, 101, 4000)]))
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+    settings, store = opened(tmp_path_factory.mktemp("ingest"), STATE)
+    first_files(settings)
+    now = at(5010)
+    first = take_in(settings, store, now)
+    second_files(settings)
+    second = take_in(settings, store, now)
+    observe(store, settings, now=now)
+    return World(settings, store, first, second)
+
+
+def test_the_ledger_adds_up(world: World) -> None:
+    assert adds_up(world.store)
+
+
+def test_a_file_that_grew_goes_on_where_it_was_left(world: World) -> None:
+    assert world.times("grow") == [float(s) for s in range(12)]
+    assert ledger(world.store, "gpu/grow-1.csv")["rows_in"] == 12
+
+
+def test_an_overlapping_range_is_taken_once(world: World) -> None:
+    assert world.times("over") == [float(s) for s in range(15)]
+    assert ledger(world.store, "gpu/over-2.csv")["rows_duplicate"] == 5
+
+
+def test_the_same_file_under_another_name_brings_duplicates_only(world: World) -> None:
+    found = ledger(world.store, "gpu/over-3.csv")
+    assert (found["rows_in"], found["rows_duplicate"]) == (10, 10)
+
+
+def test_late_rows_are_taken_and_later_ones_kept_aside(world: World) -> None:
+    assert world.times("late") == [0.0, 1.0, 4000.0, 5000.0]
+    assert ledger(world.store, "gpu/late-2.csv")["rows_late"] == 2
+    kept = rows_of(world.store, "SELECT epoch(ts) FROM late_rows ORDER BY ts")
+    assert [row[0] - START.timestamp() for row in kept] == [100.0, 101.0]
+
+
+def test_a_log_without_times_gets_them_from_the_file(world: World) -> None:
+    found = rows_of(
+        world.store, "SELECT epoch(ts), gpu_index FROM gpu_samples WHERE server_id = 'smi'"
+    )
+    assert not found  # its file is from today, the test's clock from January: that is the future
+    assert ledger(world.store, "smi/smi.csv")["rows_quarantined"] == 6
+
+
+def test_progress_of_an_unknown_job_is_held(world: World) -> None:
+    assert ledger(world.store, "progress/ghost-r0-0.jsonl")["rows_quarantined"] == 1
+
+
+def test_progress_that_goes_back_without_a_restart_is_held(world: World) -> None:
+    rows = held(world.store, table="job_progress")
+    assert any("progress never goes back" in row["reason"] for row in rows)
+
+
+def observed(world: World, job: str) -> dict[str, Any]:
+    names = "throughput, throughput_spread, samples, power_w, power_estimated, partner_job_id, gpus"
+    found = rows_of(world.store, f"SELECT {names} FROM observations WHERE job_id = '{job}'")
+    assert len(found) == 1
+    return dict(zip(names.split(", "), found[0], strict=True))
+
+
+def test_warm_up_and_checkpoint_do_not_bend_the_throughput(world: World) -> None:
+    found = observed(world, "alone")
+    assert found["throughput"] == pytest.approx(8.0, rel=0.001)
+    assert found["samples"] > 150
+    assert found["power_w"] == pytest.approx(100.0)
+    assert not found["power_estimated"]
+
+
+def test_a_shared_gpu_splits_its_power_and_says_so(world: World) -> None:
+    left, right = observed(world, "left"), observed(world, "right")
+    assert (left["throughput"], right["throughput"]) == pytest.approx((4.0, 2.0), rel=0.001)
+    assert (left["partner_job_id"], right["partner_job_id"]) == ("right", "left")
+    assert left["power_estimated"]
+    assert left["power_w"] + right["power_w"] == pytest.approx(200.0)
+
+
+def test_late_progress_changes_its_observation(world: World) -> None:
+    before = observed(world, "alone")["samples"]
+    lines = [report(s, "alone", 16000 + 8.0 * s) for s in range(260, 280)]
+    put(world.settings, "progress/alone-r0-1.jsonl", "\n".join(lines) + "\n")
+    take_in(world.settings, world.store, at(5010))
+    assert observe(world.store, world.settings, now=at(5010)) >= 1
+    assert observed(world, "alone")["samples"] > before
+
+
+def test_a_repaired_row_is_readmitted_through_its_contract(world: World) -> None:
+    put(
+        world.settings,
+        "gpu/s1-1.csv",
+        csv([sample(s, "s1") for s in range(5)] + [sample(9, "s1", power=-7)]),
+    )
+    take_in(world.settings, world.store, at(5010))
+    [row] = [row for row in held(world.store) if row["source"] == "gpu/s1-1.csv"]
+    assert (row["column_name"], row["value"], row["line"]) == ("power_w", "-7.0", 7)
+    again = readmit(world.store, world.settings, [row["quarantine_id"]], now=at(5011))
+    assert list(again.still_held) == [row["quarantine_id"]]
+    done = readmit(
+        world.store,
+        world.settings,
+        [row["quarantine_id"][:10]],
+        now=at(5012),
+        repaired={"power_w": "70"},
+    )
+    assert done.readmitted == (row["quarantine_id"],)
+    assert world.times("s1")[-1] == 9.0
+    assert show(world.store, row["quarantine_id"])["status"] == "readmitted"
+    assert adds_up(world.store)
+
+
+def test_a_dropped_row_is_settled_and_not_deleted(world: World) -> None:
+    [row] = [row for row in held(world.store) if row["source"] == "progress/ghost-r0-0.jsonl"]
+    assert drop(world.store, [row["quarantine_id"]], now=at(5012)) == 1
+    assert show(world.store, row["quarantine_id"])["status"] == "dropped"
+    with pytest.raises(InvalidInput):
+        show(world.store, "ffffffffff")
+
+
+def test_a_bad_record_is_held_and_nothing_is_planned_with_it(world: World) -> None:
+    bad = state_of([*SERVERS, ("odd", "h999", 8)], [*JOBS, ("lost", (Slot("odd", (0,)),))])
+    found = record_state(world.store, world.settings, bad, now=at(5020))
+    assert found.rows_quarantined >= 2
+    trust = trusted(world.store)
+    assert set(trust.held_servers) == {"odd"}
+    assert set(trust.held_jobs) == {"lost"}
+    left = trust.apply(bad)
+    assert "odd" not in {status.server.id for status in left.servers}
+    assert "lost" not in {status.job.id for status in left.jobs}
+    record_state(world.store, world.settings, STATE, now=at(5030))
+    good = state_of([*SERVERS, ("odd", "a100", 8)], [*JOBS, ("lost", (Slot("odd", (0,)),))])
+    record_state(world.store, world.settings, good, now=at(5040))
+    assert not trusted(world.store).held_servers
+
+
+def test_a_job_that_moved_in_the_records_has_events(world: World) -> None:
+    moved = state_of(SERVERS, [("alone", (Slot("grow", (2,)),)), *JOBS[1:]], now=at(6000))
+    jobs = tuple(replace(status, since=at(5990)) for status in moved.jobs)
+    record_state(world.store, world.settings, replace(moved, jobs=jobs), now=at(6000))
+    events = rows_of(
+        world.store,
+        "SELECT event, server_id FROM job_events WHERE job_id = 'alone' "
+        f"AND ts = '{at(5990).isoformat()}' ORDER BY event",
+    )
+    assert events == [("started", "grow"), ("stopped", "shared")]
+
+
+def test_a_clock_that_is_ahead_is_corrected_after_three_receipts(tmp_path_factory: Any) -> None:
+    servers = [(name, "v100", 1) for name in ("a", "b", "fast")]
+    settings, store = opened(tmp_path_factory.mktemp("skew"), state_of(servers))
+    for run in range(4):
+        base = 1000.0 * run
+        for name in ("a", "b", "fast"):
+            ahead = 4.0 if name == "fast" else 0.0
+            lines = [sample(base + s + ahead, name) for s in range(5)]
+            put(settings, f"gpu/{name}-{run}.csv", csv(lines), age_s=100.0)
+        found = take_in(settings, store, at(base + 10))
+    assert found.skews == {"fast": 4.0}
+    newest = rows_of(store, "SELECT server_id, max(ts) FROM gpu_samples GROUP BY ALL ORDER BY ALL")
+    assert len({row[1].timestamp() for row in newest}) == 1
+
+
+def test_one_call_takes_in_records_spool_and_observations(tmp_path_factory: Any) -> None:
+    settings, store = opened(tmp_path_factory.mktemp("whole"))
+    put(settings, "progress/alone-r0-0.jsonl", "\n".join(progress("alone", 8.0, 200)) + "\n")
+    now = START + timedelta(seconds=300)
+    report_ = ingest(store, settings, now=now, state=STATE)
+    assert report_.ok
+    assert {source.name for source in report_.sources} == {"records", "progress"}
+    assert report_.observations == 1
+    assert json.loads(json.dumps(report_.to_dict()))["ok"]
