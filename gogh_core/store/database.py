@@ -47,7 +47,12 @@ class Store:
 
     def migrate(self) -> None:
         """Bring the database to the shape of this program; creates it where it is missing."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StoreError(
+                f"cannot be made: {error.strerror}", where=str(self.path.parent), todo="set `home`"
+            ) from error
         with self.gate():
             if not self.path.exists():
                 self._create()

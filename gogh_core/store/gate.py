@@ -38,7 +38,12 @@ def hold(path: Path, timeout_s: float) -> Iterator[None]:
         raise StoreError(
             "is already open in this thread", where=str(path), todo="close it before opening again"
         )
-    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise StoreError(
+            f"cannot be locked: {error.strerror}", where=str(path), todo="see who may write there"
+        ) from error
     try:
         _lock(handle, path, timeout_s)
         _sign(handle)

@@ -25,3 +25,13 @@ def store(settings: Settings, migrated: Path) -> Store:
     settings.home.mkdir(parents=True)
     shutil.copyfile(migrated, settings.database)
     return Store(settings)
+
+
+@pytest.fixture(scope="session")
+def published(migrated: Path, tmp_path_factory: pytest.TempPathFactory) -> Store:
+    """A store without rows that is only read, with its snapshot."""
+    store = Store(load(home=tmp_path_factory.mktemp("published")))
+    shutil.copyfile(migrated, store.path)
+    store.samples.mkdir()
+    store.publish()
+    return store

@@ -204,9 +204,8 @@ def test_there_are_at_least_twelve() -> None:
 
 
 @pytest.mark.parametrize("name", query_names())
-def test_every_query_answers_on_an_empty_store(store: Store, name: str) -> None:
-    store.publish()
-    assert run_query(store, name).num_rows == 0
+def test_every_query_answers_on_an_empty_store(published: Store, name: str) -> None:
+    assert run_query(published, name).num_rows == 0
 
 
 def test_cluster_now(cluster: Store) -> None:

@@ -157,16 +157,14 @@ def test_a_copy_taken_among_writers_is_one_moment(
         "",
     ],
 )
-def test_people_can_only_read_the_snapshot(store: Store, tmp_path: Path, text: str) -> None:
-    store.samples.mkdir()
-    store.publish()
-    before = {p: p.read_bytes() for p in store.path.parent.rglob("*") if p.is_file()}
+def test_people_can_only_read_the_snapshot(published: Store, text: str) -> None:
+    home = published.path.parent
+    before = {path: path.read_bytes() for path in home.rglob("*") if path.is_file()}
     with pytest.raises(InvalidInput):
-        ask(store, text.format(samples=store.samples, home=store.path.parent))
-    assert {p: p.read_bytes() for p in store.path.parent.rglob("*") if p.is_file()} == before
+        ask(published, text.format(samples=published.samples, home=home))
+    assert {path: path.read_bytes() for path in home.rglob("*") if path.is_file()} == before
 
 
 @pytest.mark.parametrize("text", ["SHOW TABLES", "DESCRIBE jobs", "FROM jobs", "VALUES (1)"])
-def test_what_reads_is_answered(store: Store, text: str) -> None:
-    store.publish()
-    assert ask(store, text).num_columns > 0
+def test_what_reads_is_answered(published: Store, text: str) -> None:
+    assert ask(published, text).num_columns > 0

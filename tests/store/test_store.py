@@ -208,6 +208,12 @@ def test_without_a_database_it_says_so(settings: Settings) -> None:
         pass
 
 
+def test_a_home_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(StoreError, match="cannot be made: Not a directory"):
+        Store(load(home=tmp_path / "file" / "home")).migrate()
+
+
 # -- the gate ------------------------------------------------------------------------------------
 
 
