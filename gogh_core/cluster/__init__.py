@@ -15,22 +15,29 @@ from gogh_core.cluster.execution import ExecutionReport, carry_out
 from gogh_core.cluster.guards import effective_mode, needs_approval
 from gogh_core.cluster.journal import ActionRecord, basis_of, executions
 from gogh_core.cluster.manager import Capabilities, ClusterManager, PlanTaker, open_manager
+from gogh_core.cluster.slurm import SlurmManager, submit, write_comment
 from gogh_core.cluster.statefile import state_from_dict, state_to_dict
+from gogh_core.cluster.status import Difference, Status, advice, differences, status_of, stored_plan
 
 __all__ = [
     "ActionRecord",
     "Approval",
     "Capabilities",
     "ClusterManager",
+    "Difference",
     "ExecutionReport",
     "Pause",
     "PlanTaker",
+    "SlurmManager",
+    "Status",
+    "advice",
     "approval_of",
     "ask_approval",
     "asked",
     "basis_of",
     "carry_out",
     "decide",
+    "differences",
     "effective_mode",
     "executions",
     "needs_approval",
@@ -40,4 +47,8 @@ __all__ = [
     "resume",
     "state_from_dict",
     "state_to_dict",
+    "status_of",
+    "stored_plan",
+    "submit",
+    "write_comment",
 ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 from dataclasses import replace
 
@@ -85,7 +84,3 @@ def test_a_state_survives_its_file() -> None:
 
 def test_defaults_of_capabilities_are_careful() -> None:
     assert Capabilities(False, False, False, False).parallel_actions == 1
-
-
-def _simulation_is_there() -> bool:
-    return hasattr(importlib.import_module("gogh_core.simulation"), "open_cluster")
