@@ -8,10 +8,11 @@ the cluster or a source may come back by itself and nowhere else.
 from __future__ import annotations
 
 import functools
+import inspect
 import logging
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_type_hints
 from uuid import UUID
 
 from prefect import get_run_logger, task
@@ -68,6 +69,9 @@ def told(function: Callable[..., Outcome]) -> Callable[..., Outcome]:
             logger().error(line)
             return Failed(message=line)
 
+    # Prefect makes the form from the types; as text they would be looked up in this module.
+    wrapper.__annotations__ = get_type_hints(function, include_extras=True)
+    wrapper.__signature__ = inspect.signature(function, eval_str=True)  # type: ignore[attr-defined]
     return wrapper
 
 

@@ -58,3 +58,18 @@ def test_every_field_has_a_label_and_a_default(form):
     fields = form.model_json_schema()["properties"]
     assert all(field.get("title") for field in fields.values())
     assert not form.model_json_schema().get("required")
+
+
+def test_prefect_makes_the_form_from_the_model():
+    from prefect.utilities.callables import parameter_schema
+
+    from flows.replan import replan
+    from flows.what_if import what_if
+
+    schema = parameter_schema(replan)
+    fields = schema.definitions["ReplanForm"]["properties"]
+    assert fields["drain"]["title"] == "Servers to drain"
+    assert fields["gap"]["anyOf"][0]["maximum"] == 1
+    given = replan.validate_parameters({"request": {"reason": "heat", "drain": ["s1"]}})
+    assert given["request"] == ReplanForm(reason="heat", drain=["s1"])
+    assert "WhatIfForm" in parameter_schema(what_if).definitions
