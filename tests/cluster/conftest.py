@@ -21,6 +21,6 @@ def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def store(settings: Settings, migrated: Path) -> Store:
     store = Store(settings)
-    store.path.parent.mkdir(parents=True)
+    store.path.parent.mkdir(parents=True, exist_ok=True)
     shutil.copy(migrated, store.path)
     return store
