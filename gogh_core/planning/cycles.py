@@ -66,21 +66,21 @@ def take_turn(
     """Claim the cycle and wait until it is this run's turn, at most `patience_s`."""
     with store.write() as connection:
         turn = _claim(connection, settings, request, cycle=cycle, now=now, key=key)
-    if turn.kind != "mine":
-        return turn
+        go = begin(connection, settings, turn, now) if turn.kind == "mine" else turn
+    if go is not None:
+        return go
     if patience_s is None:
         patience_s = _timeout(settings) + settings.cycle.budget_s
     deadline = time.monotonic() + patience_s
-    while True:
+    while time.monotonic() < deadline:
+        time.sleep(_POLL_S)
         with store.write() as connection:
             go = begin(connection, settings, turn, now)
         if go is not None:
             return go
-        if time.monotonic() > deadline:
-            with store.write() as connection:
-                _end(connection, turn.cycle, "failed", f"no turn came in {patience_s:.0f} s", now)
-            return Turn("busy", turn.cycle)
-        time.sleep(_POLL_S)
+    with store.write() as connection:
+        _end(connection, turn.cycle, "failed", f"no turn came in {patience_s:.0f} s", now)
+    return Turn("busy", turn.cycle)
 
 
 def begin(

@@ -161,7 +161,6 @@ def _plan(run: _Run) -> CycleReport:
     )
     run.degraded += ingested.degraded
     run.facts |= {"basis": state, "ingested": ingested, **_looking_back(run)}
-    run.alive()
     retrained = run.step(
         "retrain", lambda: retrain_step(store, settings, run.clock(), budget_s=budget.left_s)
     )
