@@ -7,13 +7,15 @@ import json
 from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from gogh_core.errors import InvalidInput, StoreError
 from gogh_core.settings import Settings, load
-from gogh_core.store import Store, now_utc
+
+if TYPE_CHECKING:
+    from gogh_core.store import Store
 
 __all__ = ["register"]
 
@@ -37,6 +39,8 @@ def register(app: typer.Typer) -> None:
 
 
 def _open(config: Path | None) -> tuple[Settings, Store]:
+    from gogh_core.store import Store
+
     settings = load(config)
     store = Store(settings)
     if not store.path.exists():
@@ -142,6 +146,7 @@ def _decide(
     plan: str, *, approved: bool, who: str | None, why: str, as_json: bool, config: Path | None
 ) -> None:
     from gogh_core.cluster import asked, decide
+    from gogh_core.store import now_utc
 
     _, store = _open(config)
     known = [row["plan_id"] for row in asked(store) if row["plan_id"].startswith(plan)]
@@ -181,6 +186,7 @@ def reject(
 def pause(why: Why = "", who: Who = None, as_json: Json = False, config: Config = None) -> None:
     """Stop everything: no action is sent until `gogh resume`."""
     from gogh_core.cluster import pause as turn
+    from gogh_core.store import Store, now_utc
 
     settings = load(config)
     word = turn(settings, Store(settings), who=_who(who), why=why, now=now_utc())
@@ -193,6 +199,7 @@ def pause(why: Why = "", who: Who = None, as_json: Json = False, config: Config 
 def resume(why: Why = "", who: Who = None, as_json: Json = False, config: Config = None) -> None:
     """Let actions go on."""
     from gogh_core.cluster import resume as turn
+    from gogh_core.store import Store, now_utc
 
     settings = load(config)
     was = turn(settings, Store(settings), who=_who(who), why=why, now=now_utc())
