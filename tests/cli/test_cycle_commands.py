@@ -1,0 +1,80 @@
+"""`gogh replan` and `gogh cycles` by hand, on one small embedded cluster; no server, no flows."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from gogh_core import estimation, telemetry
+from gogh_core.cli import app
+from gogh_core.errors import InvalidInput
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("commands") / "home"
+
+
+@pytest.fixture
+def gogh(home: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Run a command; nothing new comes in from telemetry, and nothing is retrained."""
+    monkeypatch.setenv("GOGH_HOME", str(home))
+    monkeypatch.setenv("GOGH_SIMULATION__SERVERS", "3")
+    monkeypatch.setenv("GOGH_SIMULATION__JOBS_PER_HOUR", "12")
+    monkeypatch.setattr(telemetry, "ingest", lambda *_, **__: telemetry.IngestReport(()))
+    monkeypatch.setattr(estimation, "load_estimator", lambda _: estimation.Estimator())
+    monkeypatch.setattr(estimation, "retrain", lambda *_, **__: None, raising=False)
+
+    def run(*arguments: str) -> Any:
+        result = CliRunner().invoke(app, list(arguments))
+        if result.exception is not None and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        return result
+
+    return run
+
+
+def test_a_replan_by_hand_needs_no_server(gogh: Any) -> None:
+    shown = gogh("replan", "--reason", "first look")
+    assert shown.exit_code == 0
+    assert "jobs" in shown.output
+    assert "start " in shown.output
+    listed = json.loads(gogh("cycles", "--json").output)
+    assert (listed[0]["reason"], listed[0]["state"]) == ("first look", "emitted")
+
+
+def test_a_dry_run_tells_the_difference(gogh: Any) -> None:
+    raw = json.loads(gogh("replan", "--dry-run", "--max-moves", "0", "--json").output)
+    assert raw["outcome"] == "dry_run"
+    assert {"saved_w", "moves", "payback_s"} <= set(raw["diff"])
+    assert len(json.loads(gogh("cycles", "--json").output)) == 1
+
+
+def test_a_plan_can_wait_for_a_person(gogh: Any) -> None:
+    shown = gogh("replan", "--wait-for-approval")
+    assert "gogh approve" in shown.output
+    listed = gogh("cycles")
+    assert "waiting" in listed.output
+    assert gogh("cycles", "--missed").output == "no window was missed\n"
+
+
+def test_wrong_wishes_are_refused_in_one_line(gogh: Any) -> None:
+    for wrong, text in (
+        (("--pin", "nobody"), "not on the cluster"),
+        (("--drain", "nowhere"), "not known"),
+        (("--gap", "7"), "gap is 7"),
+        (("--reason", "schedule"), "own reason"),
+        (("--approve", "--wait-for-approval"), "exclude each other"),
+    ):
+        with pytest.raises(InvalidInput, match=text):
+            gogh("replan", "--dry-run", *wrong)
+
+
+def test_the_demo_begins_afresh(tmp_path: Path, gogh: Any) -> None:
+    (tmp_path / "something").touch()
+    with pytest.raises(InvalidInput, match="not empty"):
+        gogh("demo", "--home", str(tmp_path))
