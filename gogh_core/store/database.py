@@ -107,7 +107,8 @@ class Store:
     def publish(self) -> Path:
         """Make what is committed now the snapshot that people read."""
         self._must_exist()
-        return publishing.publish(self)
+        with _told(self.path.parent):
+            return publishing.publish(self)
 
     def append(self, table: str, rows: pa.Table) -> int:
         """Add Arrow rows by column name, in one transaction; how many they were."""
@@ -120,16 +121,19 @@ class Store:
     def age(self) -> ageing.AgeReport:
         """Move samples older than the hot hours to Parquet, compact full days, drop old ones."""
         self._must_exist()
-        return ageing.age(self)
+        with _told(self.samples):
+            return ageing.age(self)
 
     def backup(self, to: Path) -> Path:
         """Write database and samples to a fresh folder."""
         self._must_exist()
-        return backups.backup(self, to)
+        with _told(to):
+            return backups.backup(self, to)
 
     def restore(self, source: Path) -> None:
         """Put a backup in the place of this store, after it was verified."""
-        backups.restore(self, source)
+        with _told(self.path.parent):
+            backups.restore(self, source)
 
     @contextmanager
     def gate(self) -> Iterator[None]:
@@ -215,6 +219,19 @@ class Store:
 _one_snapshot = threading.Lock()
 
 _REPAIR = "restore a backup (`gogh restore`)"
+
+
+@contextmanager
+def _told(where: Path) -> Iterator[None]:
+    """What the file system refuses becomes an error of ours."""
+    try:
+        yield
+    except OSError as error:
+        raise StoreError(
+            error.strerror or str(error),
+            where=str(error.filename or where),
+            todo="see whether the disk is full and who may write there",
+        ) from error
 
 
 def append_rows(connection: Connection, table: str, rows: pa.Table) -> None:

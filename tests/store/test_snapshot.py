@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import random
 import shutil
 from pathlib import Path
@@ -60,6 +62,22 @@ def test_what_a_killed_writer_committed_is_published(store: Store) -> None:
     store.publish()
     assert seen(store) == 1
     assert count(store) == 1
+
+
+def test_a_full_disk_is_one_clear_line(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    store.publish()
+
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    store.append("job_events", events(2))
+    monkeypatch.setattr(publishing.files, "copy_range", full)
+    with pytest.raises(StoreError, match="No space left on device; see whether the disk is full"):
+        store.publish()
+    monkeypatch.undo()
+    assert seen(store) == 0
+    store.publish()
+    assert seen(store) == 2
 
 
 class Busy(Store):
