@@ -34,9 +34,9 @@ ALONE, SENSITIVE, AGGRESSIVE = 0, 1, 2
 # A job next to another keeps at least this share of its speed, and never gains.
 RATIO_LOW, RATIO_HIGH = 0.05, 1.0
 # Centres of the priors on variances: job kernels for all columns, then by column, as in COMMON.
-_MANNERS = [0.008, 0.004, 0.003, 0.002, 0.005, 0.002, 0.001, 0.001, 0.001, 0.0005, 0.008, 0.004]
+_MANNERS = [0.024, 0.012, 0.009, 0.006, 0.015, 0.006, 0.003, 0.003, 0.003, 0.0015, 0.024, 0.012]
 _START = {
-    ALONE: [0.3, 0.1, 0.2, 0.2, 0.02, 0.005, 0.2, 0.02, 0.1, 0.1, 0.01, 0.005, 0.01, 0.01, 0.1, 0.02, 0.3, 0.05],
+    ALONE: [0.3, 0.1, 0.2, 0.2, 0.02, 0.005, 0.2, 0.02, 0.1, 0.1, 0.01, 0.005, 0.01, 0.01, 0.1, 0.02, 0.3, 0.01],
     SENSITIVE: _MANNERS,
     AGGRESSIVE: _MANNERS,
 }
@@ -155,7 +155,7 @@ def believe(
 
     cell = _cell_features(mean[0], table, seconds, jobs.has_facts)
     spread = float(np.nanvar(table)) if (~np.isnan(table)).any() else 1.0
-    trust = np.where(np.isnan(table), spread / (spread + 4 * variance[0]), 1.0)
+    trust = np.where(np.isnan(table), np.clip(1 - 2 * variance[0] / spread, 0.0, 1.0), 1.0)
     featured = JobKernels(kernel_jobs, likeness, None, cell, trust)
     found = [first]
     simple = [_simple(jobs, table - base, table) + base]
@@ -322,6 +322,12 @@ class _Pairs:
             s = np.bincount(own, rest, minlength=size) / (n_own + 0.3)
             rest = self.ratio - mean[self.column] - s[own]
             a = np.bincount(other, rest, minlength=size) / (n_other + 0.3)
+        # A job of which nothing is known is like the median one, not like the mean.
+        for effect, seen in ((s, n_own), (a, n_other)):
+            middle = nan_median(np.where(seen > 0, effect, np.nan).reshape(shape), 0)
+            middle = np.nan_to_num(middle)
+            effect -= np.where(seen > 0, np.tile(middle, shape[0]), 0.0)
+            mean = mean + middle
         left = self.ratio - mean[self.column] - s[own] - a[other]
         residual = (np.bincount(self.column, left**2, minlength=shape[1]) + 3 * 0.02) / (n_col + 3)
         freed = np.maximum(1.0, n_col / np.maximum(1, n_col - 0.5 * (

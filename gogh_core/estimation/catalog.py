@@ -142,8 +142,9 @@ class Catalog:
         spread = _relative_spread(data, throughput)
         both = "partner_throughput" in data
         other = data["partner_throughput"].to_numpy() if both else np.full(len(data), np.nan)
-        mirrored = ran & (partner >= 0) & (other > 0)
-        own = ran & (throughput > 0)
+        free = ~_limited(data, column_of)
+        mirrored = ran & (partner >= 0) & (other > 0) & free
+        own = ran & (throughput > 0) & free
         frame = pd.DataFrame(
             {
                 "job": np.concatenate([job[own], partner[mirrored]]),
@@ -265,6 +266,16 @@ def _columns(data: pd.DataFrame) -> tuple[Array, tuple[Column, ...]]:
     rank = np.empty(len(values), int)
     rank[order] = np.arange(len(values))
     return rank[inverse], tuple(columns[i] for i in order)
+
+
+def _limited(data: pd.DataFrame, column: Array) -> Array:
+    """Rows under a power limit below the highest one seen on the column: they tell of power only."""
+    if "power_limit_w" not in data:
+        return np.zeros(len(data), bool)
+    limit = data["power_limit_w"].to_numpy()
+    top = np.zeros(int(column.max()) + 1)
+    np.maximum.at(top, column, np.nan_to_num(limit))
+    return np.asarray(np.nan_to_num(limit, nan=np.inf) < 0.97 * top[column])
 
 
 def _weights(data: pd.DataFrame, now: datetime | None, half_life_days: float | None) -> Array:

@@ -15,7 +15,7 @@ import numpy as np
 
 from gogh_core.estimation.beliefs import AGGRESSIVE, ALONE, SENSITIVE, Beliefs, Hyper, believe
 from gogh_core.estimation.catalog import Catalog
-from gogh_core.estimation.episodes import Episode, Prediction, Truth
+from gogh_core.estimation.episodes import LEAN_TOP, Episode, Prediction, Truth
 from gogh_core.estimation.jobset import JobSet
 from gogh_core.estimation.networks import run, tokens
 
@@ -266,7 +266,7 @@ def _choose(options: tuple[float, ...], losses: list[Array], default: float) -> 
     # Shrink to the first option (no correction): gains count less with few episodes.
     trust = table.shape[1] / (table.shape[1] + _PRIOR_WEIGHT)
     spread = (table - table[0]).std(axis=1) / np.sqrt(table.shape[1])
-    gain = (safe - mean) * trust - 0.3 * spread
+    gain = (safe - mean) * trust - spread
     return options[int(np.argmax(gain))]
 
 
@@ -342,8 +342,8 @@ def _lean(played: list[_Played], blend: float, width: float) -> float:
         for p in played:
             if not p.open.any():
                 continue
-            sd = np.minimum(p.sd[0] * np.exp(blend * p.factor[0]) * width, 1.5)
-            said = p.mean + blend * p.shift[0] * p.sd[0] - c * sd**2
+            variance = ((p.sd[0] * np.exp(blend * p.factor[0]) * width) ** 2)[p.open].mean()
+            said = p.mean + blend * p.shift[0] * p.sd[0] - c * min(variance, LEAN_TOP)
             gap = np.abs(np.exp(said) - np.exp(p.real)) / p.best
             row.append(np.minimum(gap[p.open], 5.0).mean())
         losses.append(np.array(row))

@@ -15,9 +15,11 @@ import numpy as np
 
 from gogh_core.estimation.catalog import Catalog
 
-__all__ = ["TASKS", "Episode", "Prediction", "Score", "Truth", "episodes", "score"]
+__all__ = ["LEAN_TOP", "TASKS", "Episode", "Prediction", "Score", "Truth", "episodes", "lean_of", "score"]
 
 Array = np.ndarray[Any, Any]
+# No estimate leans by more than this variance times its lean.
+LEAN_TOP = 2.25
 Split = Literal["LOJO", "LOMO"]
 
 TASKS = (
@@ -76,6 +78,17 @@ class Episode:
         return catalog.without(self.hidden, keep=np.array(self.revealed, int))
 
 
+def lean_of(mean: Array, variance: Array, lean: Array) -> Array:
+    """Points below the centre by `lean` mean variances of the row, [..., columns].
+
+    One shift for the whole row keeps its shape; sure cells (a hundredth of the widest) stay put.
+    """
+    wide = variance > 0.01 * variance.max(axis=-1, keepdims=True)
+    usual = (variance * wide).sum(-1) / np.maximum(wide.sum(-1), 1)
+    shift = lean * np.minimum(usual, LEAN_TOP)
+    return np.asarray(mean - np.where(wide, shift[..., None], 0.0))
+
+
 @dataclass(frozen=True)
 class Prediction:
     """Logs: alone [columns], own ratio and effect on the partner [jobs, columns]; spreads beside."""
@@ -95,7 +108,7 @@ class Prediction:
         """Log of the estimate alone."""
         if self.alone_sd is None or not self.lean:
             return self.alone
-        return np.asarray(self.alone - self.lean * np.minimum(self.alone_sd, 1.5) ** 2)
+        return lean_of(self.alone, self.alone_sd**2, np.array(self.lean))
 
 
 def episodes(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ from gogh_core.errors import InvalidCatalog, InvalidInput
 from gogh_core.estimation.beliefs import ALONE, Beliefs, believe
 from gogh_core.estimation.catalog import Catalog, Column, load_catalog
 from gogh_core.estimation.correction import calibrate, correct
+from gogh_core.estimation.episodes import lean_of
 from gogh_core.estimation.feasibility import MemoryModel, fit_memory
 from gogh_core.estimation.jobset import JobSet
 from gogh_core.estimation.power import PowerModel
@@ -47,6 +49,12 @@ class View:
     beliefs: Beliefs
     memory: MemoryModel
 
+    @cached_property
+    def points(self) -> Array:
+        """Log estimates alone, [jobs, columns]."""
+        b = self.beliefs
+        return lean_of(b.mean[ALONE], b.variance[ALONE], b.lean)
+
     def known(self) -> Array:
         """Whether any cell of the job was measured."""
         out = np.zeros(len(self.jobs.names), bool)
@@ -65,7 +73,7 @@ class View:
         """Log throughput alone."""
         b = self.beliefs
         mean, variance = b.mean[ALONE][job, column], b.variance[ALONE][job, column]
-        point = mean - b.lean[job] * np.minimum(variance, 2.25)
+        point = self.points[job, column]
         return _overruled(self, (job, np.full(len(job), -1), column), point, mean, variance)
 
     def shared(self, job: Array, partner: Array, column: Array) -> Answer:
@@ -76,7 +84,7 @@ class View:
         known = at >= 0
         alone = np.where(known, cells.log[at] if len(cells) else 0.0, b.mean[ALONE][job, column])
         spread = b.variance[ALONE][job, column]
-        lean = np.where(known, 0.0, b.lean[job] * np.minimum(spread, 2.25))
+        lean = np.where(known, 0.0, b.mean[ALONE][job, column] - self.points[job, column])
         spread = np.where(known, cells.variance[at] if len(cells) else 0.0, spread)
         ratio, ratio_sd = b.ratio_of(job, partner, column)
         mean = alone + np.log(ratio)

@@ -1,9 +1,10 @@
-"""Watts of an option, alone and shared, by power limit.
+"""Watts of an option, alone and shared, and what a power limit does to watts and speed.
 
-Three sources, the nearest first: telemetry of the very cell, telemetry of siblings or of the same
-job on other GPU types (as the share of the range between idle and limit that it uses), hardware
-facts. No public measurement exists of two jobs on one GPU: what they draw together is an
-**assumption** (their shares add, up to the limit) until telemetry of shared GPUs corrects it.
+A Gaussian process over (job, column) on standardised draw: a measured cell, siblings, the same job
+on other GPU types and hardware facts speak in that order of nearness. What a limit does is taken
+from measured curves of the jobs most alike. No public measurement exists of two jobs on one GPU:
+what they draw together is an **assumption** (see `shared_w`) until telemetry of shared GPUs
+corrects it through `shared_factor`.
 """
 
 from __future__ import annotations
@@ -13,62 +14,132 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from gogh_core.estimation.catalog import Catalog, Column
 from gogh_core.estimation.jobset import JobSet
+from gogh_core.estimation.process import JobKernels, Observed, fit_variances, posterior
+from gogh_core.estimation.roofline import column_likeness
 from gogh_core.hardware import find
 
 __all__ = ["PowerModel"]
 
 Array = np.ndarray[Any, Any]
 
-# Share of (limit - idle) that training draws where nothing is known (mean of published profiles).
-USUAL_SHARE = 0.65
-_USUAL_SD = 0.25
+# Share of (maximum - idle) that a job draws where nothing is known, and its spread: half to nearly
+# all of it, as published training profiles do.
+USUAL_SHARE, USUAL_SPREAD = 0.6, 0.25
+# Two jobs on one GPU: the second adds this part of its own share. Assumption, not measured.
+SECOND_ADDS = 0.5
+# Speed under a limit below the free draw, where no curve was measured: the share of dynamic power
+# to this exponent (power grows faster than the clock).
+_BLIND_EXPONENT = 0.5
+# Prior variances in the order of `JobKernels.between`: family, near, far, job, slope, facts.
+_START = np.array([0.6, 0.05, 0.1, 0.02, 0.5, 0.02, 0.1, 0.01, 0.01, 0.005, 0.2, 0.02])
+_MOST_CELLS, _FIT_CELLS = 1500, 150
 
 
 @dataclass(frozen=True)
 class PowerModel:
-    """Share of the range between idle and maximum that each job uses on each column."""
+    """Draw of one GPU of each column under each job, and what limits do."""
 
     columns: tuple[Column, ...]
     idle_w: Array
     max_w: Array
-    share: Array
-    """[jobs, columns], 0 to about 1."""
+    free_w: Array
+    """Draw without a limit, one GPU, [jobs, columns]."""
+    sd_w: Array
+    curves: dict[tuple[int, int], tuple[Array, Array, Array]]
+    """Of (job, column): limits, watts and relative speeds measured."""
+    alike: Array
+    """Likeness of jobs, [jobs, jobs], for curves that were not measured."""
     shared_factor: float = 1.0
-    """Measured draw of shared GPUs over the assumption; 1 until telemetry says otherwise."""
+    """Measured over assumed draw of shared GPUs; 1 until telemetry says otherwise."""
 
     @classmethod
     def of(cls, catalog: Catalog, jobs: JobSet, columns: Sequence[Column]) -> PowerModel:
         """From telemetry in the catalog where there is any, else from hardware facts."""
         idle = np.array([_facts(column)[0] for column in columns])
         top = np.array([_facts(column)[1] for column in columns])
-        share = _shares(catalog, jobs, columns, idle, top)
-        return cls(tuple(columns), idle, top, share)
+        gpus = np.array([column.gpus for column in columns])
+        power = catalog.power
+        alone = power[power["partner"] < 0] if len(power) else power
+        kernels = jobs.kernels()
+        alike = 0.2 * kernels[0] + 0.6 * kernels[1] + 0.2 * kernels[5] + 10 * kernels[3]
+        free, sd = _free(alone, jobs, tuple(columns), (idle, top, gpus))
+        model = cls(tuple(columns), idle, top, free, sd, _curves(alone, gpus), alike)
+        return model._with_shared(power, gpus)
+
+    def _with_shared(self, power: pd.DataFrame, gpus: Array) -> PowerModel:
+        """Telemetry of shared GPUs corrects the assumption."""
+        both = power[power["partner"] >= 0] if len(power) else power
+        if len(both) < 3:
+            return self
+        job, partner = both["job"].to_numpy(), both["partner"].to_numpy()
+        column = both["column"].to_numpy()
+        ratio = both["power_w"].to_numpy() / self.shared_w(job, partner, column)
+        weight = len(both) / (len(both) + 10.0)
+        factor = float(np.clip(np.exp(weight * np.log(np.median(ratio))), 0.5, 1.5))
+        parts = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        return PowerModel(**{**parts, "shared_factor": factor})
 
     def alone_w(self, job: Array, column: Array, limit_w: Array | None = None) -> Array:
         """Draw of all GPUs of the option, idle part included."""
-        draw = self.idle_w[column] + self.share[job, column] * (
-            self.max_w[column] - self.idle_w[column]
-        )
-        gpus = np.array([c.gpus for c in self.columns])[column]
+        draw = self.free_w[job, column]
         if limit_w is not None:
-            draw = np.minimum(draw, limit_w)
-        return np.asarray(draw * gpus)
+            draw = np.minimum(draw, np.maximum(limit_w, self.idle_w[column]))
+        return np.asarray(draw * self._gpus()[column])
 
     def shared_w(
         self, job: Array, partner: Array, column: Array, limit_w: Array | None = None
     ) -> Array:
-        """Assumption: the shares of both add up to the whole range (see the module's first lines)."""
-        both = self.share[job, column] + self.share[partner, column]
-        both = np.minimum(both * 0.75 * self.shared_factor, 1.0)
-        both = np.maximum(both, np.maximum(self.share[job, column], self.share[partner, column]))
-        draw = self.idle_w[column] + both * (self.max_w[column] - self.idle_w[column])
-        gpus = np.array([c.gpus for c in self.columns])[column]
+        """**Assumption**: the larger dynamic draw plus half of the smaller, up to the maximum."""
+        idle, top = self.idle_w[column], self.max_w[column]
+        a = self.free_w[job, column] - idle
+        b = self.free_w[partner, column] - idle
+        draw = np.maximum(a, b) + SECOND_ADDS * np.minimum(a, b)
+        draw = np.minimum(idle + draw * self.shared_factor, top)
         if limit_w is not None:
-            draw = np.minimum(draw, limit_w)
-        return np.asarray(draw * gpus)
+            draw = np.minimum(draw, np.maximum(limit_w, idle))
+        return np.asarray(draw * self._gpus()[column])
+
+    def _gpus(self) -> Array:
+        return np.array([column.gpus for column in self.columns])
+
+    def speed(self, job: int, column: int, limits_w: Array) -> Array:
+        """Throughput at each limit over throughput without one."""
+        return self._curve(job, column, np.asarray(limits_w, float))[1]
+
+    def watts(self, job: int, column: int, limits_w: Array) -> Array:
+        """Draw of one GPU at each limit."""
+        return self._curve(job, column, np.asarray(limits_w, float))[0]
+
+    def best_limit(self, job: int, column: int, limits_w: Sequence[float]) -> float:
+        """The limit with the least energy for a step; the higher of equals."""
+        limits = np.sort(np.asarray(limits_w, float))[::-1]
+        draw, speed = self._curve(job, column, limits)
+        return float(limits[int(np.argmin(draw / np.maximum(speed, 1e-6)))])
+
+    def _curve(self, job: int, column: int, limits: Array) -> tuple[Array, Array]:
+        """Watts and relative speed, from the measured curves most alike and the blind rule."""
+        free, idle = float(self.free_w[job, column]), float(self.idle_w[column])
+        capped = np.clip((limits - idle) / max(free - idle, 1.0), 0.02, 1.0)
+        draw = np.minimum(free, limits)
+        speed = capped**_BLIND_EXPONENT
+        total, log_speed, log_draw = 0.3, 0.3 * np.log(speed), 0.3 * np.log(draw / free)
+        for (other, place), (measured, watts, speeds) in self.curves.items():
+            weight = float(self.alike[job, other])
+            if place != column:
+                weight *= 0.05 if self.columns[place].gpu_type != self.columns[column].gpu_type else 0.5
+            if weight < 1e-4:
+                continue
+            # Another job's curve is read at the same limit over its own free draw when it differs.
+            scale = float(self.max_w[place] / self.max_w[column]) if place != column else 1.0
+            at = limits * scale
+            log_speed = log_speed + weight * np.log(np.interp(at, measured, speeds))
+            log_draw = log_draw + weight * np.log(np.interp(at, measured, watts) / watts[-1])
+            total += weight
+        return free * np.exp(log_draw / total), np.exp(log_speed / total)
 
 
 def _facts(column: Column) -> tuple[float, float]:
@@ -76,11 +147,63 @@ def _facts(column: Column) -> tuple[float, float]:
     return (gpu.idle_w, gpu.max_w) if gpu else (30.0, 250.0)
 
 
-def _shares(
-    catalog: Catalog, jobs: JobSet, columns: Sequence[Column], idle: Array, top: Array
-) -> Array:
-    share = np.full((len(jobs.names), len(columns)), USUAL_SHARE)
-    power = catalog.power
-    if not len(power):
-        return share
-    return share
+def _at_top(power: pd.DataFrame) -> pd.DataFrame:
+    """Rows without a limit, or at the highest limit seen on the column."""
+    highest = power.groupby("column")["power_limit_w"].transform("max")
+    return power[power["power_limit_w"].isna() | (power["power_limit_w"] >= 0.97 * highest)]
+
+
+def _free(
+    alone: pd.DataFrame,
+    jobs: JobSet,
+    columns: tuple[Column, ...],
+    facts: tuple[Array, Array, Array],
+) -> tuple[Array, Array]:
+    """Draw of one GPU without a limit and its standard deviation, [jobs, columns]."""
+    idle, top, gpus = facts
+    shape = (len(jobs.names), len(columns))
+    centre = idle + USUAL_SHARE * (top - idle)
+    scale = USUAL_SPREAD * (top - idle)
+    if not len(alone):
+        return np.broadcast_to(centre, shape).copy(), np.broadcast_to(scale, shape).copy()
+    rows = _at_top(alone)
+    mean = rows.groupby(["job", "column"])["power_w"].mean().reset_index()
+    job, column = mean["job"].to_numpy(), mean["column"].to_numpy()
+    watts = mean["power_w"].to_numpy() / gpus[column]
+    for c in np.unique(column):
+        mine = watts[column == c]
+        count = len(mine)
+        centre[c] = (np.median(mine) * count + centre[c] * 2) / (count + 2)
+        scale[c] = np.sqrt((mine.var() * count + scale[c] ** 2 * 2) / (count + 2))
+    value = (watts - centre[column]) / scale[column]
+    seen = Observed(job, column, value, np.full(len(value), 0.002))
+    kernels = JobKernels(jobs.kernels(), column_likeness(columns))
+    some = seen.take(np.arange(0, len(value), int(np.ceil(len(value) / _FIT_CELLS))))
+    kernel = fit_variances(kernels, some, _START, 0.002)
+    if len(value) > _MOST_CELLS:
+        seen = seen.take(np.arange(0, len(value), int(np.ceil(len(value) / _MOST_CELLS))))
+    said, covariance = posterior(kernels, kernel, seen, np.arange(shape[0]), shape[1])
+    sd = np.sqrt(np.maximum(np.diagonal(covariance, axis1=1, axis2=2), 1e-6)) * scale
+    free = np.clip(centre + said * scale, idle[None] * 0.8, top[None])
+    free[job, column] = watts
+    return free, sd
+
+
+def _curves(alone: pd.DataFrame, gpus: Array) -> dict[tuple[int, int], tuple[Array, Array, Array]]:
+    """Measured watts and relative speeds by limit, where a cell has at least three limits."""
+    out: dict[tuple[int, int], tuple[Array, Array, Array]] = {}
+    if not len(alone):
+        return out
+    limited = alone.dropna(subset=["power_limit_w"])
+    limited = limited[limited["throughput"] > 0]
+    for (job, column), some in limited.groupby(["job", "column"]):
+        table = some.groupby("power_limit_w")[["power_w", "throughput"]].mean().sort_index()
+        if len(table) >= 3:
+            speeds = table["throughput"].to_numpy()
+            watts = table["power_w"].to_numpy() / gpus[int(column)]
+            out[int(job), int(column)] = (
+                table.index.to_numpy(dtype=float),
+                watts,
+                np.clip(speeds / speeds[-1], 0.05, 1.2),
+            )
+    return out

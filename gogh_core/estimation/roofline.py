@@ -51,7 +51,8 @@ def step_seconds(
         out[i, :, 1] = fact.traffic_bytes / bandwidth
         out[i, :, 2] = fact.kernels * LAUNCH_S
         parameters = job.parameters or 25e6
-        out[i, :, 3] = fact.host_s + fact.input_bytes / HOST_BYTES_PER_S + 8 * parameters * extra
+        prepared = fact.host_s + fact.input_bytes / HOST_BYTES_PER_S
+        out[i, :, 3] = prepared + 8 * parameters * extra
     return out
 
 
