@@ -81,7 +81,7 @@ def test_what_is_not_exactly_of_the_form_is_refused(comment: str) -> None:
 
 
 @given(strategies.text(max_size=200))
-@settings(derandomize=True, deadline=None, max_examples=300)
+@settings(derandomize=True, deadline=None, max_examples=100)
 def test_any_text_is_read_or_refused(text: str) -> None:
     for comment in (text, "gogh " + text, "gogh model=" + text):
         try:
@@ -93,7 +93,7 @@ def test_any_text_is_read_or_refused(text: str) -> None:
 
 
 @given(strategies.text(min_size=1, max_size=50).filter(lambda t: t.strip() and t.isprintable()))
-@settings(derandomize=True, deadline=None, max_examples=200)
+@settings(derandomize=True, deadline=None, max_examples=60)
 def test_what_is_written_is_read_again_in_any_script(model: str) -> None:
     assert (
         read_comment(write_comment({"model": model, "shareable": True})).descriptors.model == model

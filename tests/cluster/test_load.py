@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from gogh_core.bench.journal import journal_load
 from gogh_core.store import fetch
 
 
+@pytest.mark.e2e
 def test_ten_thousand_actions_are_all_in_the_journal(settings, store) -> None:
     done = journal_load(settings, 10_000)
     assert done.report.state == "done"
