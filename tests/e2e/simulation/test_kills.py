@@ -80,5 +80,5 @@ def test_two_processes_run_one_cluster_and_every_sample_is_there_once(tmp_path: 
 @pytest.mark.soak
 def test_killed_hundreds_of_times_it_ends_as_if_nothing_had_happened(tmp_path: Path) -> None:
     runs = _runs(tmp_path, "random", 200, 3)
-    assert sum(len(run["points"]) for run in runs[1:]) >= 400
+    assert sum(len(run["points"]) for run in runs[1:]) >= 300
     _all_as_calm(runs)
