@@ -107,6 +107,16 @@ def verify_command(
         raise typer.Exit(1)
 
 
+def _running() -> tuple[Path, Path]:
+    """Problem and plan of the plan that runs now."""
+    from gogh_core.planning import running_files
+    from gogh_core.settings import load
+    from gogh_core.store import Store
+
+    settings = load()
+    return running_files(settings, Store(settings))
+
+
 def explain_command(
     job: Annotated[str, typer.Argument(help="The job's id.")],
     problem: Annotated[Path | None, typer.Option(help="A gogh.problem/1 file.")] = None,
@@ -119,7 +129,7 @@ def explain_command(
     if (problem is None) != (plan is None):
         raise InvalidInput("give both --problem and --plan", todo="or none, for the running plan")
     if problem is None or plan is None:
-        raise InvalidInput("no plan given", todo="give --problem FILE --plan FILE")
+        problem, plan = _running()
     told = explain(load_problem(problem), _load_plan(plan), job)
     if as_json:
         typer.echo(json.dumps(told.to_dict()))
