@@ -26,7 +26,7 @@ __all__ = ["checkpoint", "copy_database", "publish"]
 # second holds the size of a block at byte 40.
 _HEADERS_BYTES = 3 * 4096
 _BLOCK_SIZE_AT = 4096 + 40
-_SLICE_BYTES = 16 << 20
+_SLICE_BYTES = 2 << 20
 
 
 def publish(store: Store) -> Path:
