@@ -18,7 +18,7 @@ import numpy as np
 from gogh_core.allocation.board import Board
 from gogh_core.allocation.compiled import Compiled, Seat, Seats, need_of
 
-__all__ = ["Infeasible", "keep_running", "seat_greedily"]
+__all__ = ["Infeasible", "greedy_seats", "keep_running", "seat_greedily", "stay_seats"]
 
 _SCANNED = 60
 """Pairs looked at for one job: beyond the cheapest few dozen a pair hardly ever wins."""
@@ -79,32 +79,100 @@ class _Rooms:
 
 
 def keep_running(board: Board) -> None:
-    """Seat the running jobs that can stay where they are; pinned jobs first."""
+    """Seat the running jobs that can stay where they are, with whom they are; pinned first."""
     c = board.compiled
-    order = sorted(
-        (j for j in range(len(c.cls)) if c.running[j] and c.stay_of(j) is not None),
-        key=lambda j: (not c.problem.jobs[j].pinned, -c.wait_w[j], j),
-    )
-    partners: dict[frozenset[Any], list[int]] = {}
-    for j in order:
-        partners.setdefault(c.problem.jobs[j].place, []).append(j)
+    seats = _as_they_are(c)
+    order = sorted(seats, key=lambda j: (not c.problem.jobs[j].pinned, -c.wait_w[j], j))
     done: set[int] = set()
     for j in order:
-        if j in done or c.spread[j]:
+        if j in done:
             continue
-        mates = [i for i in partners[c.problem.jobs[j].place] if i != j and i not in done]
-        mates = [i for i in mates if not c.spread[i] and c.consent(i, j)]
-        seats = _stay_together(c, j, mates[0]) if mates else None
-        if seats is None or not _allowed(board, seats):
-            seats = _stay_alone(c, j)
-        if seats is not None and _allowed(board, seats):
-            board.put(seats)
-            done.update(seat.job for seat in seats)
-    for j in order:
-        if c.spread[j] and j not in done:
-            seats = _stay_spread(c, j)
-            if seats is not None and _allowed(board, seats):
-                board.put(seats)
+        # Jobs that share are seated together, however long the chain of spread jobs is.
+        unit, front = {j}, [j]
+        while front:
+            for seat in seats[front.pop()]:
+                if seat.partner >= 0 and seat.partner not in unit:
+                    unit.add(seat.partner)
+                    front.append(seat.partner)
+        done |= unit
+        together = [seat for member in sorted(unit) for seat in seats[member]]
+        if _allowed(board, together):
+            board.put(together)
+
+
+def _as_they_are(c: Compiled) -> dict[int, list[Seat]]:
+    """Seats of everybody who can go on as now; who cannot is left out and frees its partner."""
+    alive = {j for j in range(len(c.cls)) if c.running[j] and c.stay_of(j) is not None}
+    rank = {j: (not c.problem.jobs[j].pinned, -c.wait_w[j], j) for j in alive}
+    users: dict[Any, list[int]] = {}
+    for j in sorted(alive):
+        for gpu in c.problem.jobs[j].place:
+            users.setdefault(gpu, []).append(j)
+    seats: dict[int, list[Seat]] = {}
+    todo = set(alive)
+    while todo:
+        drop: set[int] = set()
+        for j in sorted(todo):
+            made, worse = _as_it_is(c, j, users, rank)
+            if made is None:
+                drop.add(worse)
+            else:
+                seats[j] = made
+        todo = set()
+        for j in sorted(drop):
+            seats.pop(j, None)
+            for gpu in c.problem.jobs[j].place:
+                if j in users[gpu]:
+                    users[gpu].remove(j)
+                todo.update(users[gpu])
+        if drop:
+            todo |= {j for j in todo if j not in drop}
+            todo -= drop
+    return seats
+
+
+def _as_it_is(
+    c: Compiled, j: int, users: dict[Any, list[int]], rank: dict[int, Any]
+) -> tuple[list[Seat] | None, int]:
+    """A job's seats as it is now, or None and who has to go."""
+    place = c.problem.jobs[j].place
+    stay = c.stay_of(j)
+    assert stay is not None
+    mates = {i for gpu in place for i in users[gpu] if i != j}
+    if not c.spread[j]:
+        if not mates:
+            return _stay_alone(c, j), j
+        i = min(mates, key=lambda mate: rank[mate])
+        worse = max(i, j, key=lambda job: rank[job])
+        same = c.problem.jobs[i].place >= place if c.spread[i] else c.problem.jobs[i].place == place
+        if len(mates) > 1 or not same or not c.consent(i, j):
+            return None, worse
+        row = best_pair(c, i, j, stay[0], stay[1])
+        return (None, worse) if row is None else ([Seat(j, _here(c, j), row, i)], j)
+    seats, total = [], 0.0
+    here, usable, rows = _rows(c, j)
+    got = c.side_got[here]
+    for server, gpu in sorted(place):
+        t = c.type_index[c.problem.server_of[server].gpu_type]
+        others = [i for i in users[server, gpu] if i != j]
+        if not others:
+            fit = np.flatnonzero(usable & ~c.pair[rows] & (c.table.type_id[rows] == t))
+            if not len(fit):
+                return None, j
+            row = int(rows[fit[np.lexsort((c.net_w[rows[fit]], -got[fit]))[0]]])
+            seats.append(Seat(j, ((server, (gpu,)),), row))
+        else:
+            i = others[0]
+            worse = max(i, j, key=lambda job: rank[job])
+            whole = c.spread[i] or len(c.problem.jobs[i].place) == 1
+            found = best_pair(c, i, j, t, 1) if whole and c.consent(i, j) else None
+            if found is None:
+                return None, worse
+            row = found
+            seats.append(Seat(j, ((server, (gpu,)),), row, i))
+        first = c.table.class_a[row] == c.cls[j]
+        total += float(c.table.throughput_a[row] if first else c.table.throughput_b[row])
+    return (seats, j) if total >= need_of(c.required[j]) else (None, j)
 
 
 def _allowed(board: Board, seats: list[Seat]) -> bool:
@@ -149,15 +217,6 @@ def _stay_alone(c: Compiled, j: int) -> list[Seat] | None:
     return [Seat(j, _here(c, j), int(found[np.argmin(c.net_w[found])]))]
 
 
-def _stay_together(c: Compiled, j: int, i: int) -> list[Seat] | None:
-    stay = c.stay_of(j)
-    assert stay is not None
-    row = best_pair(c, i, j, stay[0], stay[1])
-    if row is None:
-        return None
-    return [Seat(j, _here(c, j), row, i), Seat(i, _here(c, j), row, j)]
-
-
 def best_pair(c: Compiled, i: int, j: int, gpu_type: int, gpus: int) -> int | None:
     """The cheapest option in which two jobs share GPUs of a type, or None."""
     table = c.table
@@ -172,23 +231,6 @@ def best_pair(c: Compiled, i: int, j: int, gpu_type: int, gpus: int) -> int | No
     if not len(found):
         return None
     return int(found[np.argmin(c.net_w[found])])
-
-
-def _stay_spread(c: Compiled, j: int) -> list[Seat] | None:
-    """Each GPU alone, at the limit that gives the most; None if that is not enough."""
-    table = c.table
-    here, usable, rows = _rows(c, j)
-    got = c.side_got[here]
-    seats, total = [], 0.0
-    for server, gpu in sorted(c.problem.jobs[j].place):
-        t = c.type_index[c.problem.server_of[server].gpu_type]
-        fit = np.flatnonzero(usable & ~c.pair[rows] & (table.type_id[rows] == t))
-        if not len(fit):
-            return None
-        best = int(fit[np.argmax(got[fit])])
-        total += float(got[best])
-        seats.append(Seat(j, ((server, (gpu,)),), int(rows[best])))
-    return seats if total >= need_of(c.required[j]) else None
 
 
 def seat_greedily(
@@ -434,24 +476,42 @@ def _moves_fit(board: Board) -> bool:
     return len(board.moved) <= board.max_moves
 
 
-def greedy_seats(
-    compiled: Compiled, *, sharing: bool = True, deadline: float | None = None
-) -> Seats:
-    """Seats of the greedy plan; raises `Infeasible` when pins or the cap cannot be kept."""
+def stay_seats(compiled: Compiled) -> Seats:
+    """Everybody who can goes on as now, nobody starts; raises `Infeasible` like the greedy plan."""
     board = Board(compiled)
     keep_running(board)
     problem = compiled.problem
-    reasons = [
-        f"job {job.id} is pinned to a place where it cannot run as required"
-        for j, job in enumerate(problem.jobs)
-        if job.pinned and j not in board.seats
-    ]
+    reasons = []
+    for j, job in enumerate(problem.jobs):
+        if not job.pinned or j in board.seats:
+            continue
+        drained = sorted({s for s, _ in job.place if problem.server_of[s].drain})
+        why = "a place where it cannot run as required"
+        if drained:
+            why = f"server {', '.join(drained)}, which is to be drained"
+        reasons.append(f"job {job.id} is pinned to {why}")
     if board.power_w > board.cap_w * (1 + 1e-9):
         reasons.append(
             f"what has to be on draws {board.power_w:.0f} W, the cap is {board.cap_w:g} W"
         )
     if reasons:
         raise Infeasible(reasons)
+    return board.seats
+
+
+def greedy_seats(
+    compiled: Compiled, *, sharing: bool = True, deadline: float | None = None
+) -> Seats:
+    """Seats of the greedy plan; raises `Infeasible` when pins or the cap cannot be kept."""
+    kept = stay_seats(compiled)
+    board = Board(compiled)
+    for j in sorted(kept):
+        for seat in kept[j]:
+            if seat.partner < 0:
+                board.put([seat])
+            elif j < seat.partner:
+                mate = next(s for s in kept[seat.partner] if s.partner == j and s.gpus == seat.gpus)
+                board.put([seat, mate])
     stop = None if deadline is None else (lambda: time.monotonic() > deadline)
     seat_greedily(board, sharing=sharing, stop=stop)
     return board.seats

@@ -1,22 +1,62 @@
-"""Problem in, plan out: greedy first, then the column generation, always verified."""
+"""Problem in, plan out: greedy first, then the column generation, always verified.
+
+The whole call keeps the time limit: every step knows the deadline, and the best plan so far is
+what leaves, with its gap. Without glpsol HiGHS serves; without either, rounding does.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from gogh_core.allocation.assemble import assemble, infeasible_plan
-from gogh_core.allocation.compiled import Compiled
-from gogh_core.allocation.greedy import Infeasible, greedy_seats
+from gogh_core.allocation.assemble import assemble, cost_of, infeasible_plan, total
+from gogh_core.allocation.branch import prove
+from gogh_core.allocation.colgen import Box, Search
+from gogh_core.allocation.compiled import Compiled, Seats
+from gogh_core.allocation.greedy import Infeasible, greedy_seats, stay_seats
+from gogh_core.allocation.lp import LpResult
+from gogh_core.allocation.mapping import map_counts
+from gogh_core.allocation.mip import available
 from gogh_core.allocation.problem import Problem
-from gogh_core.allocation.verify import verify
+from gogh_core.allocation.verify import gap_of, verify
 from gogh_core.allocation.verify_bound import bound_of
-from gogh_core.domain import Plan
+from gogh_core.domain import Plan, PlanStatus
+from gogh_core.errors import InvalidInput, SolverFailed
 
 __all__ = ["greedy", "plan"]
 
 Solver = Literal["glpk", "highs"]
+_LP_TOLERANCE = 1e-4
+"""The LP of the generated columns is this near to that of all columns before it is rounded."""
+_RESERVE = 0.08
+"""Share of the time that is kept for mapping, assembling and verifying."""
+
+
+@dataclass(slots=True)
+class _Best:
+    """The best seats so far and the best proof so far."""
+
+    seats: Seats
+    cost_w: float
+    bound_w: float
+    certificate: dict[str, Any]
+    source: str
+    notes: list[str] = field(default_factory=list)
+
+    def offer(self, compiled: Compiled, seats: Seats, source: str) -> bool:
+        """Take seats that cost less."""
+        cost_w = total(cost_of(compiled, seats))
+        if cost_w < self.cost_w - 1e-9 * (1 + abs(self.cost_w)):
+            self.seats, self.cost_w, self.source = seats, cost_w, source
+            return True
+        return False
+
+    @property
+    def gap(self) -> float:
+        """How far the plan may be from the best possible."""
+        return gap_of(self.cost_w, min(self.bound_w, self.cost_w))
 
 
 def plan(
@@ -28,7 +68,122 @@ def plan(
     versions: Mapping[str, Any] | None = None,
 ) -> Plan:
     """The best plan that could be found and proven in the time, verified before it leaves."""
-    return greedy(problem, versions=versions)
+    if solver not in ("glpk", "highs"):
+        raise InvalidInput(f"solver is {solver!r}", todo="use glpk or highs")
+    started = time.monotonic()
+    deadline = started + time_limit_s * (1 - _RESERVE)
+    stated = _versions(versions)
+    compiled = Compiled(problem)
+    notes: list[str] = []
+    used = _solver(solver, notes)
+    try:
+        stayed = stay_seats(compiled)
+        seats = greedy_seats(compiled, deadline=started + 0.3 * time_limit_s)
+    except Infeasible as answer:
+        return infeasible_plan(
+            compiled,
+            answer.reasons,
+            solver=used,
+            solve_s=time.monotonic() - started,
+            versions=stated,
+        )
+    best = _Best(stayed, total(cost_of(compiled, stayed)), -float("inf"), {}, "stay", notes)
+    stay_w = best.cost_w
+    best.offer(compiled, seats, "greedy")
+    finished = _improve(compiled, best, used, gap, deadline)
+    if best.bound_w == -float("inf"):
+        best.bound_w = bound_of(problem, {})
+    if gap_of(stay_w, min(best.bound_w, stay_w)) <= gap and bool(compiled.running.any()):
+        # As good as asked without touching anybody: then nobody is touched.
+        best.seats, best.cost_w, best.source = stayed, stay_w, used
+    status: PlanStatus = "feasible"
+    if best.gap <= gap + 1e-9:
+        status = "optimal"
+    elif best.source in ("greedy", "stay"):
+        status = "greedy"
+    elif not finished:
+        status = "time_limit"
+    made = assemble(
+        compiled,
+        best.seats,
+        status=status,
+        solver=used if best.source not in ("greedy", "stay") else f"greedy ({used})",
+        solve_s=time.monotonic() - started,
+        bound_w=best.bound_w,
+        certificate=best.certificate,
+        versions=stated,
+        notes=tuple(dict.fromkeys(notes)),
+    )
+    return _checked(problem, made, versions)
+
+
+def _improve(compiled: Compiled, best: _Best, solver: str, gap: float, deadline: float) -> bool:
+    """Column generation, dive, residual MIP, branching; False when the clock stopped it."""
+    search = Search(compiled, solver=solver, deadline=deadline, notes=best.notes)
+    try:
+        found = search.generate(_LP_TOLERANCE)
+        if found is None:
+            return False
+        result, prices = found
+        _prove_root(compiled, best, search, prices)
+        if best.gap <= gap:
+            return True
+        if search.out_of_time():
+            return False
+        dived, fixed = search.dive(result, {}, 10 * _LP_TOLERANCE)
+        _finish(search, best, dived, fixed, gap)
+        if best.gap > gap and not search.out_of_time():
+            search.set_box(fixed)
+            settled = search.settle(dived)
+            search.set_box({}, before=fixed)
+            _finish(search, best, settled, fixed, gap)
+        if best.gap > gap and len(compiled.cls) <= 150:
+            return prove(search, best, gap)
+        return not search.out_of_time()
+    finally:
+        search.lp.close()
+
+
+def _finish(search: Search, best: _Best, result: LpResult, fixed: Box, gap: float) -> None:
+    counts = search.finish(result, fixed, gap=min(gap, 1e-3))
+    seats = map_counts(search.c, search.master.program, counts)
+    best.offer(search.c, seats, search.solver)
+
+
+def _prove_root(compiled: Compiled, best: _Best, search: Search, prices: Any) -> None:
+    certificate = {
+        "kinds": "server" if compiled.by_server else "likeness",
+        "root": search.leaf(prices),
+    }
+    bound_w = bound_of(compiled.problem, certificate)
+    if bound_w > best.bound_w:
+        best.bound_w, best.certificate = bound_w, certificate
+
+
+def _solver(wanted: str, notes: list[str]) -> str:
+    """The solver that serves: the one asked for, or the other, said in the notes."""
+    if available(wanted):
+        return wanted
+    other = "highs" if wanted == "glpk" else "glpk"
+    if available(other):
+        notes.append(f"{wanted} is not installed; {other} served instead")
+        return other
+    notes.append("no solver is installed; counts were rounded without one")
+    return wanted
+
+
+def _checked(problem: Problem, made: Plan, versions: Mapping[str, Any] | None) -> Plan:
+    """The plan if the verifier finds nothing, else the greedy one with what was found."""
+    violations = verify(problem, made)
+    if not violations:
+        return made
+    note = f"a plan was refused by the verifier ({violations[0]}); this is the greedy one"
+    fallback = greedy(problem, versions=versions)
+    if made.solver.startswith("greedy"):
+        raise SolverFailed(f"the verifier refused the plan: {'; '.join(violations[:5])}")
+    raw = fallback.to_dict()
+    raw["notes"] = [*raw["notes"], note]
+    return Plan.from_dict(raw)
 
 
 def greedy(problem: Problem, *, versions: Mapping[str, Any] | None = None) -> Plan:
@@ -59,7 +214,7 @@ def greedy(problem: Problem, *, versions: Mapping[str, Any] | None = None) -> Pl
     )
     violations = verify(problem, result)
     if violations:
-        raise AssertionError(violations)
+        raise SolverFailed(f"the verifier refused the greedy plan: {'; '.join(violations[:5])}")
     return result
 
 

@@ -13,7 +13,7 @@ together cost no more than the option does. Side prices are split here from what
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -310,11 +310,16 @@ def _cheapest(facts: _Facts, prices: _Prices) -> Array:
         alone = ~facts.pair[rows]
         price = np.full((len(js), len(rows)), INF)
         price[:, alone] = option[rows[alone]]
-        for realm, (a, b) in enumerate(side_price):
+        for realm, (a, b, asks) in enumerate(side_price):
             here = np.where(group.side == 0, a[rows], b[rows])
             here = np.where(alone, INF, here)
             member = facts.in_realm[realm][js]
-            price[member] = np.minimum(price[member], here[None, :])
+            asked = np.broadcast_to(here[None, :], price.shape).copy()
+            for column in np.flatnonzero(facts.own[rows]):
+                row = int(rows[column])
+                if row in asks.price:
+                    asked[js == asks.first[row], column] = asks.price[row]
+            price[member] = np.minimum(price[member], asked[member])
         price = price + prices.quota_of[js][:, None] * table.gpus[rows][None, :]
         price -= facts.surplus[js][:, None] * group.throughput[None, :]
         price[~group.usable] = INF
@@ -420,10 +425,11 @@ def _stays(facts: _Facts, prices: _Prices, power: float) -> dict[int, list[_Stay
 
 def _offers(
     facts: _Facts, prices: _Prices, stays: dict[int, list[_Stay]], watts: Array, realm: int
-) -> tuple[list[Array], list[Array]]:
+) -> tuple[list[Array], list[Array], _Asks]:
     """For both sides of each option: the most anybody who comes would pay, and the most that may
     be asked so that those who stay on the other side can pay the rest."""
     table = facts.problem.table
+    asks = _Asks()
     most = [np.full(len(table), -INF), np.full(len(table), -INF)]
     least = [np.full(len(table), INF), np.full(len(table), INF)]
     once = facts.move_w + prices.moves * facts.running
@@ -445,6 +451,9 @@ def _offers(
         for side in (0, 1):
             mine = group.side == side
             np.maximum.at(most[side], rows[mine], top[mine])
+        itself = np.flatnonzero(facts.own[rows])
+        if len(itself):
+            _first_and_second(asks, js, rows[itself], comes[:, itself])
         for position in np.flatnonzero(member):
             for stay in stays.get(int(js[position]), ()):
                 at = (table.type_id[rows] == stay.gpu_type) & (table.gpus[rows] == stay.gpus)
@@ -457,7 +466,29 @@ def _offers(
     own = facts.own
     most[1][own] = most[0][own]
     least[0][own] = least[1][own] = np.minimum(least[0][own], least[1][own])
-    return most, least
+    return most, least, asks
+
+
+@dataclass(slots=True)
+class _Asks:
+    """For a class paired with itself: who offers the most, and the most anybody else offers."""
+
+    first: dict[int, int] = field(default_factory=dict)
+    second: dict[int, float] = field(default_factory=dict)
+    price: dict[int, float] = field(default_factory=dict)
+    """What the one who offers the most is asked instead."""
+
+
+def _first_and_second(
+    asks: _Asks, js: npt.NDArray[np.int64], rows: npt.NDArray[np.int64], comes: Array
+) -> None:
+    best = comes.argmax(axis=0)
+    rest = comes.copy()
+    rest[best, np.arange(comes.shape[1])] = -INF
+    second = rest.max(axis=0, initial=-INF)
+    for at, row in enumerate(rows):
+        asks.first[int(row)] = int(js[best[at]])
+        asks.second[int(row)] = float(second[at])
 
 
 def _side_prices(
@@ -467,9 +498,13 @@ def _side_prices(
     watts: Array,
     stays: dict[int, list[_Stay]],
     realm: int,
-) -> tuple[Array, Array]:
-    """A price for each side of every pair; together no more than the option costs."""
-    most, least = _offers(facts, prices, stays, watts, realm)
+) -> tuple[Array, Array, _Asks]:
+    """A price for each side of every pair; together no more than the option costs.
+
+    In a class paired with itself the job that offers the most may be asked more than half, the
+    others less: any two of them still pay no more than the option costs.
+    """
+    most, least, asks = _offers(facts, prices, stays, watts, realm)
     (va, vb), (la, lb) = most, least
     with np.errstate(invalid="ignore"):
         both = np.isfinite(va) & np.isfinite(vb) & np.isfinite(option)
@@ -491,7 +526,16 @@ def _side_prices(
     half = np.minimum(option / 2, np.where(roomy, np.maximum(la, va), INF))
     a = np.where(own, half, a)
     b = np.where(own, half, b)
-    return a, b
+    for row in np.flatnonzero(own):
+        second = asks.second[int(row)]
+        if second < a[row]:
+            if np.isfinite(second):
+                a[row] = b[row] = second
+                asks.price[int(row)] = float(option[row] - second)
+            else:
+                room = float(la[row])
+                asks.price[int(row)] = (va[row] + room) / 2 if np.isfinite(room) else INF
+    return a, b, asks
 
 
 def _stay_prices(
@@ -499,7 +543,7 @@ def _stay_prices(
     prices: _Prices,
     watts: Array,
     stays: dict[int, list[_Stay]],
-    side_price: list[tuple[Array, Array]],
+    side_price: list[tuple[Array, Array, _Asks]],
 ) -> dict[int, float]:
     """The cheapest way to stay for each running job that can."""
     problem, table = facts.problem, facts.problem.table
@@ -520,10 +564,14 @@ def _stay_prices(
             price = np.full(len(index), INF)
             alone = ~facts.pair[rows[index]]
             price[alone] = watts[rows[index]][alone]
-            for realm, (a, b) in enumerate(side_price):
+            for realm, (a, b, asks) in enumerate(side_price):
                 if not facts.in_realm[realm][j]:
                     continue
                 other = np.where(group.side[index] == 0, b[rows[index]], a[rows[index]])
+                for at in np.flatnonzero(facts.own[rows[index]]):
+                    row = int(rows[index[at]])
+                    if row in asks.price and asks.first[row] != j:
+                        other[at] = max(other[at], asks.price[row])
                 with np.errstate(invalid="ignore"):
                     ask = np.where(np.isfinite(other), watts[rows[index]] - other, INF)
                 price = np.minimum(price, np.where(alone, INF, ask))

@@ -1,0 +1,392 @@
+"""Column generation over the full problem, the dive on server counts, the residual MIP.
+
+`Search` holds one master in GLPK. The LP is nearly integral: once the numbers of servers in use
+are whole, a few dozen groups are left to decide, and those go to the solver as one small MIP.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gogh_core.allocation.compiled import Compiled
+from gogh_core.allocation.lp import Glpk, LpResult
+from gogh_core.allocation.master import Master
+from gogh_core.allocation.mip import Part, solve_mip
+from gogh_core.allocation.pricing import Pricer, Prices
+from gogh_core.errors import SolverFailed
+
+__all__ = ["Box", "Search"]
+
+Floats = npt.NDArray[np.float64]
+WHOLE = 1e-6
+_COUNTED = ("pair", "single", "tie", "stay", "host", "both", "keep")
+_OWN_GROUPS = ("alone", "side", "wait", "bundle")
+_OWN_JOBS = ("stay", "host", "both", "keep")
+
+Box = dict[tuple[str, int], tuple[int, int]]
+"""Bounds of a branch: ("servers" or "gpus", kind) to (low, high)."""
+Cuts = tuple[tuple[int, int, bool], ...]
+"""(kind, GPUs, at most?) in the order of the branch."""
+
+
+class Search:
+    """One master program and what is known of it."""
+
+    def __init__(
+        self, compiled: Compiled, *, solver: str, deadline: float, notes: list[str]
+    ) -> None:
+        self.c = compiled
+        self.solver = solver
+        self.deadline = deadline
+        self.notes = notes
+        self.master = Master(compiled)
+        self.pricer = Pricer(self.master)
+        self.pricer.first_columns()
+        self.lp = Glpk(self.master.program)
+        self.lp.sync()
+        self.lp.start_from(self.master.wait_columns)
+        self.rounds = 0
+        self.solver_failed = False
+
+    def left_s(self) -> float:
+        """Seconds until the deadline."""
+        return self.deadline - time.monotonic()
+
+    def out_of_time(self) -> bool:
+        """Whether the deadline has passed."""
+        return self.left_s() <= 0
+
+    # --- the LP ----------------------------------------------------------------------------
+
+    def generate(self, tolerance: float, rounds: int = 200) -> tuple[LpResult, Prices] | None:
+        """Solve, price, add, until the LP is within the tolerance of the full one."""
+        best: tuple[LpResult, Prices] | None = None
+        first = True
+        for _ in range(rounds):
+            result = self.lp.solve(dual=first and self.rounds > 0, time_s=max(0.05, self.left_s()))
+            if not result.good and first and self.rounds > 0:
+                result = self.lp.solve(time_s=max(0.05, self.left_s()))
+            first = False
+            if not result.good:
+                return best
+            self.rounds += 1
+            prices = Prices.of(self.master, result.duals)
+            added = self.price(prices)
+            self.lp.sync()
+            best = (result, prices)
+            scale = abs(result.cost + self.c.fixed_w)
+            if self.out_of_time():
+                break
+            if not added or -self.pricer.worst <= tolerance * scale:
+                if not self.forbid_selves(result.x):
+                    break
+                first = True
+        return best
+
+    def forbid_selves(self, x: Floats) -> int:
+        """Rows against jobs that are their own partners in the LP; the count of new ones."""
+        master, c = self.master, self.c
+        new: list[tuple[int, int, int]] = []
+        for (row, realm), sides in master.slot_sides.items():
+            users = master.slot_users.get((row, realm), {})
+            pairs = sum(x[i] for i in users if i < len(x))
+            for group, index in sides.items():
+                if index < len(x) and c.groups[group].count == 1 and x[index] > pairs + WHOLE:
+                    if group not in master.self_rows.get((row, realm), {}):
+                        new.append((row, realm, group))
+        for row, realm, group in new:
+            own = master.forbid_itself(row, realm, group)
+            self.lp.sync()
+            entries = {master.slot_sides[row, realm][group]: 1.0}
+            entries |= dict.fromkeys(master.slot_users.get((row, realm), {}), -1.0)
+            self.lp.set_matrix_row(own, entries)
+        return len(new)
+
+    def price(self, prices: Prices) -> int:
+        """Add what is worth adding, gangs and spread jobs."""
+        added = self.pricer.add_columns(prices)
+        if self.pricer.spread:
+            from gogh_core.allocation.spread import add_bundles
+
+            added += add_bundles(self.pricer, prices)
+        return added
+
+    def set_box(self, box: Box, before: Box | None = None) -> None:
+        """Bounds of a branch; what `before` bounded and `box` does not is free again."""
+        c = self.c
+        for key in before or {}:
+            if key not in box:
+                kind = c.kinds[key[1]]
+                high = float(len(kind.servers)) if key[0] == "servers" else float("inf")
+                self._bound(key, 0.0, high)
+        for key, (low, high) in box.items():
+            self._bound(key, float(low), float(high))
+
+    def _bound(self, key: tuple[str, int], low: float, high: float) -> None:
+        columns = self.master.on_columns if key[0] == "servers" else self.master.taken_columns
+        index = columns[key[1]]
+        self.master.program.columns[index].lower = low
+        self.master.program.columns[index].upper = high
+        self.lp.set_column(index, low, high)
+
+    def leaf(self, prices: Prices, cuts: Cuts = ()) -> dict[str, Any]:
+        """The certificate of one leaf: the prices, by job and by kind, and of its cuts."""
+        c = self.c
+        values = np.zeros(len(c.cls))
+        for group in c.groups:
+            values[group.jobs] = prices.groups[group.index]
+        capacity = np.maximum(np.minimum(prices.room, prices.gpus), 0.0)
+        bounded = {cut[0] for cut in cuts}
+        for k in bounded:
+            capacity[k] = max(0.0, float(prices.room[k]))
+        raw: dict[str, Any] = {
+            "jobs": _rounded(values),
+            "capacity": _rounded(capacity),
+            "whole": _rounded(np.maximum(prices.servers, 0)),
+        }
+        if cuts:
+            raw["cuts"] = _cut_prices(prices, cuts)
+        if len(c.cells):
+            raw["cells"] = _rounded(np.maximum(prices.cells, 0))
+            raw["occupied"] = _rounded(np.maximum(prices.occupied, 0))
+        if len(c.owners):
+            raw["quotas"] = {
+                owner: max(0.0, float(prices.quotas[at])) for at, owner in enumerate(c.owners)
+            }
+        if prices.moves > 0:
+            raw["moves"] = prices.moves
+        if prices.power > 0:
+            raw["cap"] = prices.power
+        if self.pricer.spread:
+            from gogh_core.allocation.spread import worths
+
+            raw["worth"] = _rounded(worths(self.pricer, prices))
+            raw["sides"] = [
+                [row, -price]
+                for (row, side, realm), price in sorted(prices.slots.items())
+                if side == 0 and realm == 0 and not c.own[row]
+            ]
+        return raw
+
+    # --- whole numbers ---------------------------------------------------------------------
+
+    def dive(self, result: LpResult, box: Box, tolerance: float) -> tuple[LpResult, Box]:
+        """Fix the numbers of servers in use one after the other, nearest to whole first."""
+        fixed = dict(box)
+        for _ in range(2 * len(self.c.kinds)):
+            x = result.x
+            off = [
+                (abs(x[i] - round(x[i])), k)
+                for k, i in enumerate(self.master.on_columns)
+                if abs(x[i] - round(x[i])) > WHOLE
+            ]
+            if not off or self.out_of_time():
+                break
+            for _, k in sorted(off)[: max(1, len(off) // 8)]:
+                value = round(x[self.master.on_columns[k]])
+                fixed["servers", k] = (value, value)
+            self.set_box(fixed)
+            found = self.generate(tolerance, rounds=4)
+            if found is None:
+                # Rounded down too far: the jobs do not fit; take the next server instead.
+                for key in fixed:
+                    if key not in box and key[0] == "servers":
+                        top = len(self.c.kinds[key[1]].servers)
+                        fixed[key] = (fixed[key][0], top)
+                self.set_box(fixed)
+                found = self.generate(tolerance, rounds=4)
+                if found is None:
+                    break
+            result = found[0]
+        self.set_box(box, before=fixed)
+        return result, fixed
+
+    def settle(self, result: LpResult, *, solves: int = 120) -> LpResult:
+        """Fix the counts of options a batch at a time, nearest to whole first; jobs adapt.
+
+        With whole counts of options what is left is a transport of jobs to sides, whose LP is
+        whole by itself.
+        """
+        columns = self.master.program.columns
+        held: dict[int, tuple[float, float]] = {}
+        best = result
+        for _ in range(solves):
+            x = best.x
+            off = np.abs(x - np.round(x))
+            loose = [int(i) for i in np.flatnonzero(off > WHOLE) if columns[i].what[0] in _COUNTED]
+            if not loose or self.out_of_time():
+                break
+            order = sorted(loose, key=lambda i: (off[i], i))
+            near = [i for i in order if off[i] < 0.1] or order[: max(1, len(order) // 8)]
+            batch = {i: (float(round(x[i])), float(round(x[i]))) for i in near}
+            solved = self._with(batch)
+            if solved is None or solved.cost > best.cost + 5e-4 * abs(best.cost):
+                # Too many at once, or the wrong way: only the first, whichever way costs less.
+                for i in near:
+                    self.lp.set_column(i, columns[i].lower, columns[i].upper)
+                i = near[0]
+                ways = [(0.0, float(np.floor(x[i]))), (float(np.ceil(x[i])), columns[i].upper)]
+                tried = [(self._with({i: way}), way) for way in ways]
+                good = [(r.cost, way) for r, way in tried if r is not None]
+                if not good:
+                    self.lp.set_column(i, columns[i].lower, columns[i].upper)
+                    break
+                batch = {i: min(good)[1]}
+                solved = self._with(batch)
+                if solved is None:
+                    break
+            held.update(batch)
+            best = solved
+        for i in held:
+            self.lp.set_column(i, columns[i].lower, columns[i].upper)
+        return LpResult(True, best.cost, best.x, result.duals, result.reduced)
+
+    def _with(self, bounds: dict[int, tuple[float, float]]) -> LpResult | None:
+        """The LP with these bounds of columns, or None if it has no solution."""
+        for i, (low, high) in bounds.items():
+            self.lp.set_column(i, low, high)
+        result = self.lp.solve(dual=True, time_s=max(0.05, self.left_s()), brief=True)
+        return result if result.good else None
+
+    def finish(self, result: LpResult, fixed: Box, *, gap: float) -> dict[int, int]:
+        """Whole counts: what is whole stays, the rest is one MIP; without a solver, rounded down."""
+        x = result.x
+        columns = self.master.program.columns
+        part = self._part(x, fixed, self._widened(result, self._fractional(x)))
+        rounded = {i: int(np.floor(v + WHOLE)) for i, v in enumerate(x) if v > WHOLE}
+        if part is None:
+            return {i: n for i, n in rounded.items() if n > 0}
+        counts = {i: n for i, n in rounded.items() if n > 0 and i not in set(part.columns)}
+        seconds = min(self.left_s() - 0.5, 20.0)
+        if self.solver_failed or seconds < 1.0:
+            return {i: n for i, n in rounded.items() if n > 0}
+        try:
+            outcome = solve_mip(part, solver=self.solver, gap=gap, time_s=seconds)
+        except SolverFailed as error:
+            self.solver_failed = True
+            self.notes.append(f"{error.what.splitlines()[0][:200]}; rounded without it")
+            return {i: n for i, n in rounded.items() if n > 0}
+        if outcome.found is None:
+            self.notes.append(f"{self.solver} found nothing ({outcome.message}); rounded instead")
+            return {i: n for i, n in rounded.items() if n > 0}
+        if not outcome.complete:
+            self.notes.append(f"{self.solver} stopped by its limit ({outcome.message})")
+        for index, value in outcome.found.items():
+            number = round(value)
+            if number > 0 and columns[index].what[0] not in ("on_server",):
+                counts[index] = number
+        return counts
+
+    def _fractional(self, x: Floats) -> set[int]:
+        """Groups that are not decided by whole numbers."""
+        c, columns = self.c, self.master.program.columns
+        groups: set[int] = set()
+        slots: set[int] = set()
+        for index in np.flatnonzero(np.abs(x - np.round(x)) > WHOLE):
+            groups |= _groups_of(c, columns[index].what)
+            if columns[index].what[0] in ("pair", "single", "tie"):
+                slots.update(_slot_rows(self.master.program, int(index)))
+        # A class paired with itself needs an even number: whoever is on such a side is free too.
+        for index in np.flatnonzero(x > WHOLE):
+            if slots.intersection(columns[index].rows):
+                groups |= _groups_of(c, columns[index].what)
+        return groups
+
+    def _widened(self, result: LpResult, groups: set[int], near_w: float = 40.0) -> set[int]:
+        """Also who shares, or nearly shares, a side with them: pairs only change together."""
+        c, program = self.c, self.master.program
+        if not groups or len(groups) > 150:
+            return groups
+        slots: set[int] = set()
+        for index in range(len(result.reduced)):
+            if result.x[index] > WHOLE or result.reduced[index] <= near_w:
+                mine = _groups_of(c, program.columns[index].what)
+                if mine and mine <= groups:
+                    slots.update(_slot_rows(program, index))
+        wide = set(groups)
+        for index in np.flatnonzero(result.x > WHOLE):
+            if slots.intersection(program.columns[index].rows):
+                wide |= _groups_of(c, program.columns[index].what)
+        return wide if len(wide) <= 150 else groups
+
+    def _part(self, x: Floats, fixed: Box, groups: set[int]) -> Part | None:
+        """The columns of these groups and the pairs they touch; everything else is as in x."""
+        c, program = self.c, self.master.program
+        slots: set[int] = set()
+        chosen: list[int] = []
+        loose = [
+            index
+            for index in np.flatnonzero(np.abs(x - np.round(x)) > WHOLE)
+            if program.columns[index].what[0] in ("pair", "single", "tie")
+        ]
+        for index in loose:
+            slots.update(_slot_rows(program, int(index)))
+        for index, column in enumerate(program.columns):
+            mine = _groups_of(c, column.what)
+            if mine and mine <= groups:
+                chosen.append(index)
+                slots.update(_slot_rows(program, index))
+        for index, column in enumerate(program.columns):
+            kind = column.what[0]
+            if kind in ("pair", "single", "tie") and any(
+                row in slots for row in _slot_rows(program, index)
+            ):
+                chosen.append(index)
+            elif kind in ("on", "on_server", "taken"):
+                chosen.append(index)
+        if not groups and not loose:
+            return None
+        chosen_set = set(chosen)
+        settled: dict[int, float] = {}
+        for index in np.flatnonzero(x > WHOLE):
+            if int(index) in chosen_set:
+                continue
+            column = program.columns[index]
+            for row, value in zip(column.rows, column.values, strict=True):
+                settled[row] = settled.get(row, 0.0) + value * round(x[index])
+        bounds: dict[int, tuple[float, float]] = {}
+        for (what, k), (low, high) in fixed.items():
+            if what == "servers":
+                bounds[self.master.on_columns[k]] = (float(low), float(high + 1))
+        return Part(program, sorted(chosen_set), settled, bounds)
+
+
+def _cut_prices(prices: Prices, cuts: Cuts) -> list[float]:
+    """The tightest cut on each side of a kind carries what GPUs cost beyond their room."""
+    result = [0.0] * len(cuts)
+    for k in {cut[0] for cut in cuts}:
+        extra = float(prices.gpus[k]) - max(0.0, float(prices.room[k]))
+        mine = [
+            (at, cut[1]) for at, cut in enumerate(cuts) if cut[0] == k and cut[2] == (extra > 0)
+        ]
+        if mine:
+            pick = min if extra > 0 else max
+            result[pick(mine, key=lambda entry: entry[1])[0]] = extra
+    return result
+
+
+def _slot_rows(program: Any, index: int) -> list[int]:
+    return [
+        row
+        for row in program.columns[index].rows
+        if program.row_keys[row][0] in ("slot", "tie", "self")
+    ]
+
+
+def _groups_of(c: Compiled, what: tuple[Any, ...]) -> set[int]:
+    if what[0] in _OWN_GROUPS:
+        return {what[1]}
+    if what[0] == "both":
+        return {int(c.group_of[what[1]]), int(c.group_of[what[2]])}
+    if what[0] in _OWN_JOBS:
+        return {int(c.group_of[what[1]])}
+    return set()
+
+
+def _rounded(values: Floats) -> list[float]:
+    """Prices are as good with nine digits, and half as long in the file."""
+    return [float(f"{value:.9g}") for value in values]

@@ -1,0 +1,252 @@
+"""From counts to servers and GPUs: who stays keeps its place, the rest is best fit decreasing.
+
+Jobs of a group are the same to the planner, so any of them may take any of the group's columns.
+What does not fit because free GPUs are scattered is left over for the greedy rule.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from gogh_core.allocation.board import Board
+from gogh_core.allocation.compiled import Compiled, Seat, Seats, need_of
+from gogh_core.allocation.greedy import seat_greedily, whole_servers
+from gogh_core.allocation.lp import Program
+
+__all__ = ["map_counts"]
+
+
+@dataclass(slots=True)
+class _Item:
+    """Something that needs GPUs on one server of a kind: one job or two."""
+
+    row: int
+    kinds: tuple[int, ...]
+    jobs: tuple[int, ...]
+
+
+class _Pools:
+    """Jobs by group, and jobs waiting for a partner by side."""
+
+    def __init__(self, c: Compiled) -> None:
+        self.left = {g.index: list(reversed(g.jobs)) for g in c.groups}
+        self.sides: dict[tuple[int, int, int], list[int]] = defaultdict(list)
+
+    def job(self, group: int) -> int:
+        return self.left[group].pop()
+
+
+def map_counts(c: Compiled, program: Program, counts: Mapping[int, int]) -> Seats:
+    """Seats for a solution in counts of columns."""
+    board = Board(c)
+    pools = _Pools(c)
+    items: list[_Item] = []
+    hosts: list[tuple[int, int, int, int]] = []
+    loose: dict[int, list[tuple[int, int, int, int]]] = {}
+    keeps: list[tuple[int, tuple[tuple[int, int, str, int, int], ...]]] = []
+    pairs: list[tuple[int, int, tuple[int, ...], int]] = []
+    singles: list[tuple[int, tuple[int, ...], int]] = []
+    for index in sorted(counts):
+        what, number = program.columns[index].what, counts[index]
+        if number <= 0:
+            continue
+        if what[0] == "alone":
+            pools.sides[what[2], 0, -1].extend(pools.job(what[1]) for _ in range(number))
+        elif what[0] == "single":
+            singles.append((what[1], what[2], number))
+        elif what[0] == "side":
+            _, group, row, side, realm = what
+            pools.sides[row, side, realm].extend(pools.job(group) for _ in range(number))
+        elif what[0] == "pair":
+            pairs.append((what[1], what[2], what[3], number))
+        elif what[0] == "stay":
+            board.put([Seat(what[1], _at(c, what[1]), what[2])])
+        elif what[0] == "both":
+            _, i, j, row = what
+            board.put([Seat(i, _at(c, i), row, j), Seat(j, _at(c, i), row, i)])
+        elif what[0] == "host":
+            hosts.append(what[1:])
+        elif what[0] == "bundle":
+            for _ in range(number):
+                loose[pools.job(what[1])] = list(what[2])
+        elif what[0] == "keep":
+            keeps.append((what[1], what[2]))
+    for j, bundle in loose.items():
+        for row, side, _, realm in bundle:
+            if realm >= 0:
+                pools.sides[row, 0 if c.own[row] else side, realm].append(j)
+    for j, row, side, realm in hosts:
+        other = 0 if c.own[row] else 1 - side
+        mate = _take(pools.sides[row, other, realm], j)
+        if mate is not None:
+            place = _at(c, j)
+            board.put([Seat(j, place, row, mate), Seat(mate, place, row, j)])
+    _put_keeps(c, board, pools, keeps)
+    for row, realm, place, number in pairs:
+        for _ in range(number):
+            two = _two(c, pools, row, realm)
+            if two is not None:
+                items.append(_Item(row, place, two))
+    for row, place, number in singles:
+        pool = pools.sides[row, 0, -1]
+        items.extend(_Item(row, place, (pool.pop(),)) for _ in range(min(number, len(pool))))
+    for j, bundle in loose.items():
+        items.extend(_Item(row, (kind,), (j,)) for row, _, kind, realm in bundle if realm < 0)
+    _pack(c, board, items)
+    _drop_short(c, board)
+    seat_greedily(board)
+    return board.seats
+
+
+def _at(c: Compiled, j: int) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    return tuple((slot.server, slot.gpus) for slot in c.problem.jobs[j].at)
+
+
+def _take(pool: list[int], other: int) -> int | None:
+    """Somebody else than `other` from a pool."""
+    for at in range(len(pool) - 1, -1, -1):
+        if pool[at] != other:
+            return pool.pop(at)
+    return None
+
+
+def _two(c: Compiled, pools: _Pools, row: int, realm: int) -> tuple[int, int] | None:
+    """Two different jobs for a pair; the most frequent first, so that none is left with itself."""
+    if not c.own[row]:
+        first, second = pools.sides[row, 0, realm], pools.sides[row, 1, realm]
+        if not first or not second:
+            return None
+        return first.pop(), second.pop()
+    pool = pools.sides[row, 0, realm]
+    if len(pool) < 2:
+        return None
+    often = max(sorted(set(pool)), key=pool.count)
+    mate = _take(pool, often)
+    if mate is None:
+        return None
+    pool.remove(often)
+    return often, mate
+
+
+def _put_keeps(
+    c: Compiled,
+    board: Board,
+    pools: _Pools,
+    keeps: list[tuple[int, tuple[tuple[int, int, str, int, int], ...]]],
+) -> None:
+    """Spread jobs (and who shares with them) that stay where they are."""
+    tied: dict[tuple[str, int, int], int] = {}
+    for j, bundle in keeps:
+        for row, side, server, gpu, realm in bundle:
+            slots = ((server, (gpu,)),)
+            if realm == -2:
+                mate = tied.pop((server, gpu, row), None)
+                if mate is None:
+                    tied[server, gpu, row] = j
+                else:
+                    board.put([Seat(j, slots, row, mate), Seat(mate, slots, row, j)])
+            elif realm == -1:
+                board.put([Seat(j, slots, row)])
+            else:
+                other = 0 if c.own[row] else 1 - side
+                found = _take(pools.sides[row, other, realm], j)
+                if found is not None:
+                    board.put([Seat(j, slots, row, found), Seat(found, slots, row, j)])
+
+
+def _pack(c: Compiled, board: Board, items: list[_Item]) -> None:
+    """Largest first, each into the fullest server of its kind that has room."""
+    gpus = c.table.gpus
+    items.sort(key=lambda item: (-int(gpus[item.row]), item.kinds, item.row, item.jobs))
+    rooms: dict[int, dict[int, list[str]]] = {}
+    for kind in c.kinds:
+        by_room: dict[int, list[str]] = {}
+        for server in sorted(kind.servers, key=lambda s: (not board.in_use(s), s), reverse=True):
+            by_room.setdefault(len(board.free[server]), []).append(server)
+        rooms[kind.index] = by_room
+    for item in items:
+        m, t = int(gpus[item.row]), int(c.table.type_id[item.row])
+        if m > c.largest[t]:
+            _put_whole(c, board, rooms, item, m, t)
+            continue
+        order = [item.kinds[0]]
+        order += [k.index for k in c.kinds if k.gpu_type == t and k.index != item.kinds[0]]
+        for k in order:
+            server = _best_room(board, rooms[k], m, c.kinds[k].size)
+            if server is not None:
+                break
+        else:
+            continue
+        room = len(board.free[server])
+        rooms[k][room].remove(server)
+        slots = ((server, tuple(sorted(board.free[server])[:m])),)
+        _seat(board, item, slots)
+        rooms[k].setdefault(room - m, []).append(server)
+
+
+def _best_room(board: Board, rooms: dict[int, list[str]], m: int, size: int) -> str | None:
+    for room in range(m, size):
+        if rooms.get(room):
+            return rooms[room][-1]
+    used = [server for server in rooms.get(size, ()) if board.in_use(server)]
+    if used:
+        return used[-1]
+    return rooms[size][-1] if rooms.get(size) else None
+
+
+def _put_whole(
+    c: Compiled,
+    board: Board,
+    rooms: dict[int, dict[int, list[str]]],
+    item: _Item,
+    m: int,
+    t: int,
+) -> None:
+    servers = whole_servers(board, t, m)
+    if servers is None:
+        return
+    slots = tuple((server, tuple(range(board.size[server]))) for server in sorted(servers))
+    for server in servers:
+        rooms[c.kind_of[server]][board.size[server]].remove(server)
+    _seat(board, item, slots)
+
+
+def _seat(board: Board, item: _Item, slots: tuple[tuple[str, tuple[int, ...]], ...]) -> None:
+    if len(item.jobs) == 1:
+        board.put([Seat(item.jobs[0], slots, item.row)])
+    else:
+        i, j = item.jobs
+        board.put([Seat(i, slots, item.row, j), Seat(j, slots, item.row, i)])
+
+
+def _drop_short(c: Compiled, board: Board) -> None:
+    """Spread jobs that did not get all their slots lose the rest; partners are left alone to go."""
+    for j in sorted(board.seats):
+        seats = board.seats.get(j)
+        if seats is None or not c.spread[j]:
+            continue
+        got = sum(_got(c, j, seat) for seat in seats)
+        if got >= need_of(c.required[j]) and len(seats) <= c.problem.jobs[j].max_gpus:
+            continue
+        for seat in list(seats):
+            leave = [seat]
+            if seat.partner >= 0:
+                mates = board.seats[seat.partner]
+                leave += [mate for mate in mates if mate.slots == seat.slots and mate.partner == j]
+            board.take(leave)
+    if any(_short(c, board, j) for j in board.seats):
+        _drop_short(c, board)
+
+
+def _short(c: Compiled, board: Board, j: int) -> bool:
+    return bool(
+        c.spread[j] and sum(_got(c, j, seat) for seat in board.seats[j]) < need_of(c.required[j])
+    )
+
+
+def _got(c: Compiled, j: int, seat: Seat) -> float:
+    table = c.table
+    first = table.class_a[seat.row] == c.cls[j]
+    return float(table.throughput_a[seat.row] if first else table.throughput_b[seat.row])

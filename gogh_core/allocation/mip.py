@@ -1,0 +1,210 @@
+"""Every integer program goes through Pyomo to glpsol or HiGHS; no raw solver object leaves here.
+
+A `Part` is the piece of the program that is left to decide: some columns, with what is fixed
+already taken off the rows. The solver's outcome becomes a `MipResult` of ours: Pyomo reports a
+run that a limit stopped in ways that are easy to misread, and a solver may die or print
+nonsense. Its bound is never used.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gogh_core.allocation.constraints import CONSTRAINTS
+from gogh_core.allocation.lp import Program
+from gogh_core.errors import SolverFailed
+
+__all__ = ["MipResult", "Part", "available", "build_model", "solve_mip"]
+
+INF = float("inf")
+_CONTINUOUS = ("on_server",)
+
+
+@dataclass(slots=True)
+class Part:
+    """Columns to decide; `fixed` is what the rest of the columns already put into each row."""
+
+    program: Program
+    columns: Sequence[int]
+    fixed: Mapping[int, float]
+    bounds: Mapping[int, tuple[float, float]]
+    """Bounds of columns that differ from the program's."""
+    integer: bool = True
+
+    def rows(self) -> dict[int, list[tuple[float, int]]]:
+        """Row: entries (value, column)."""
+        found: dict[int, list[tuple[float, int]]] = {}
+        for index in self.columns:
+            column = self.program.columns[index]
+            for row, value in zip(column.rows, column.values, strict=True):
+                found.setdefault(row, []).append((value, index))
+        return found
+
+    def add_family(self, model: Any, family: str) -> None:
+        """Add the rows of one family to the model."""
+        import pyomo.environ as pyo
+        from pyomo.core.expr.numeric_expr import LinearExpression
+
+        program = self.program
+        mine = [row for row in sorted(model.gogh_rows) if program.row_keys[row][0] == family]
+        if not mine:
+            return
+
+        def rule(_: Any, row: int) -> Any:
+            entries = model.gogh_rows[row]
+            body = LinearExpression(
+                linear_coefs=[value for value, _ in entries],
+                linear_vars=[model.x[index] for _, index in entries],
+            )
+            done = self.fixed.get(row, 0.0)
+            low, high = program.row_low[row] - done, program.row_high[row] - done
+            if low == high:
+                return body == low
+            return (None if low == -INF else low, body, None if high == INF else high)
+
+        model.add_component(family, pyo.Constraint(mine, rule=rule))
+
+
+@dataclass(slots=True)
+class MipResult:
+    """`found`: values of the part's columns, or None; `complete`: the solver says it finished."""
+
+    found: dict[int, float] | None
+    complete: bool
+    message: str
+
+
+def available(solver: str) -> bool:
+    """Whether the solver can be started at all."""
+    if solver == "glpk":
+        return shutil.which("glpsol") is not None
+    try:
+        import highspy  # noqa: F401
+    except ImportError:
+        return False
+    return True
+
+
+def build_model(part: Part) -> Any:
+    """The part as a Pyomo model, one function for each constraint."""
+    import pyomo.environ as pyo
+    from pyomo.core.expr.numeric_expr import LinearExpression
+
+    program = part.program
+    model = pyo.ConcreteModel()
+    object.__setattr__(model, "gogh_rows", part.rows())
+
+    def bounds(_: Any, index: int) -> tuple[float, float | None]:
+        column = program.columns[index]
+        low, high = part.bounds.get(index, (column.lower, column.upper))
+        return low, None if high == INF else high
+
+    def domain(_: Any, index: int) -> Any:
+        whole = part.integer and program.columns[index].what[0] not in _CONTINUOUS
+        return pyo.NonNegativeIntegers if whole else pyo.NonNegativeReals
+
+    model.x = pyo.Var(list(part.columns), bounds=bounds, within=domain)
+    model.cost = pyo.Objective(
+        expr=LinearExpression(
+            linear_coefs=[program.columns[index].cost for index in part.columns],
+            linear_vars=[model.x[index] for index in part.columns],
+        )
+    )
+    for constraint in CONSTRAINTS:
+        constraint(model, part)
+    return model
+
+
+def solve_mip(part: Part, *, solver: str, gap: float, time_s: float) -> MipResult:
+    """Solve a part; raises `SolverFailed` when the solver is missing, dies or prints nonsense."""
+    if not part.columns:
+        return MipResult({}, True, "nothing to decide")
+    model = build_model(part)
+    with _quiet():
+        try:
+            status, message = _run(model, solver, gap, time_s)
+        except SolverFailed:
+            raise
+        except (
+            OSError,
+            ValueError,
+            RuntimeError,
+            KeyError,
+            IndexError,
+            AttributeError,
+            TypeError,
+        ) as error:
+            raise SolverFailed(f"{solver} failed: {type(error).__name__}: {error}") from error
+    if status is None:
+        return MipResult(None, False, message)
+    values = {index: model.x[index].value for index in part.columns}
+    found = {index: float(value or 0.0) for index, value in values.items()}
+    broken = _violated(part, found)
+    if broken:
+        raise SolverFailed(f"{solver} gave values that break row {broken}")
+    return MipResult(found, status, message)
+
+
+def _run(model: Any, solver: str, gap: float, time_s: float) -> tuple[bool | None, str]:
+    """(finished?, message) with values loaded, or (None, message) when nothing was found."""
+    import pyomo.environ as pyo
+    from pyomo.common.errors import ApplicationError
+    from pyomo.opt import TerminationCondition
+
+    name = "glpk" if solver == "glpk" else "appsi_highs"
+    opt = pyo.SolverFactory(name)
+    try:
+        if solver == "glpk":
+            options = {"mipgap": gap, "tmlim": max(1, int(time_s))}
+            result = opt.solve(model, load_solutions=False, options=options)
+            condition = result.solver.termination_condition
+            if len(result.solution) == 0:
+                return None, str(condition)
+            model.solutions.load_from(result)
+        else:
+            opt.config.load_solution = False
+            opt.config.time_limit = time_s
+            opt.config.mip_gap = gap
+            opt.highs_options = {"threads": 1, "random_seed": 0}
+            result = opt.solve(model)
+            condition = result.termination_condition
+            if result.best_feasible_objective is None:
+                return None, str(condition)
+            result.solution_loader.load_vars()
+    except ApplicationError as error:
+        raise SolverFailed(f"{solver} failed: {error}") from error
+    return str(condition).endswith(str(TerminationCondition.optimal)), str(condition)
+
+
+def _violated(part: Part, found: Mapping[int, float]) -> str:
+    """The first row that the values break, or nothing: a solver's word is checked."""
+    program = part.program
+    for row, entries in part.rows().items():
+        total = part.fixed.get(row, 0.0) + sum(v * found[i] for v, i in entries)
+        size = 1 + sum(abs(v * found[i]) for v, i in entries)
+        if (
+            total > program.row_high[row] + 1e-5 * size
+            or total < program.row_low[row] - 1e-5 * size
+        ):
+            return str(program.row_keys[row])
+    for index, value in found.items():
+        if value != value or value < -1e-6:
+            return f"bounds of {program.columns[index].what}"
+    return ""
+
+
+@contextlib.contextmanager
+def _quiet() -> Any:
+    """Pyomo logs warnings for outcomes that are mapped here."""
+    logger = logging.getLogger("pyomo")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
