@@ -164,30 +164,20 @@ def cycles(
     if not found:
         typer.echo("no window was missed" if missed else "no cycle has run yet")
         return
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("window", "rev", "reason", "state", "jobs", "waiting", "W", "moves", "detail"):
-        table.add_column(name, overflow="fold", no_wrap=name in ("window", "state"))
     for row in found:
-        watts = "" if row["power_w"] is None else f"{row['power_w']:,.0f}"
-        table.add_row(
-            f"{row['window_start']:%Y-%m-%d %H:%M}",
-            str(row["revision"]),
-            row["reason"] or "",
-            row["state"],
-            _count(row["running"]),
-            _count(row["waiting"]),
-            watts,
-            _count(row["moves"]),
-            "; ".join([row["detail"] or "", *json.loads(row["degraded"] or "[]")]).strip("; "),
-        )
-    Console().print(table)
+        typer.echo(_line(row))
+        for text in (row["detail"], *json.loads(row["degraded"] or "[]")):
+            if text:
+                typer.echo(f"    {text}")
 
 
-def _count(value: int | None) -> str:
-    return "" if value is None else str(value)
+def _line(row: dict[str, Any]) -> str:
+    revision = f" r{row['revision']}" if row["revision"] else ""
+    line = f"{row['window_start']:%Y-%m-%d %H:%M}{revision}  {row['state']}"
+    if row["plan_id"] is not None:
+        watts = "" if row["power_w"] is None else f", {row['power_w']:,.0f} W"
+        line += f": {row['running']} jobs, {row['waiting']} waiting{watts}, {row['moves']} moves"
+    return line if row["reason"] in (None, "schedule") else f"{line} ({row['reason']})"
 
 
 def _plain(row: dict[str, Any]) -> dict[str, Any]:

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 __all__ = ["register"]
 
+_RETRAIN_S = 5.0
+
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
@@ -62,8 +64,15 @@ def _settings(seed: int, home: Path | None) -> Settings:
     simulation = settings.simulation.model_copy(update={"seed": seed})
     cluster = settings.cluster.model_copy(update={"manager": "simulated", "mode": "act"})
     telemetry = settings.telemetry.model_copy(update={"sample_period_s": float(SAMPLE_PERIOD_S)})
+    # A few windows bring few measurements: a short time to learn from them is enough.
+    estimation = settings.estimation.model_copy(update={"retrain_budget_s": _RETRAIN_S})
     return settings.model_copy(
-        update={"simulation": simulation, "cluster": cluster, "telemetry": telemetry}
+        update={
+            "simulation": simulation,
+            "cluster": cluster,
+            "telemetry": telemetry,
+            "estimation": estimation,
+        }
     )
 
 

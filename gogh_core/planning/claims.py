@@ -66,7 +66,7 @@ def alive(claim: Mapping[str, Any], timeout_s: float) -> bool:
     try:
         process = psutil.Process(int(claim["pid"]))
         same = abs(process.create_time() - float(claim["process_started"])) < 1.0
-        return same and process.status() != psutil.STATUS_ZOMBIE
+        return bool(same and process.status() != psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:
         return False
     except psutil.AccessDenied:

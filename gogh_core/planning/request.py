@@ -85,8 +85,12 @@ class Request:
         """From the record of the cycle."""
         raw: Mapping[str, Any] = json.loads(text)
         known = {field.name for field in fields(cls)}
-        kept = {name: value for name, value in raw.items() if name in known}
-        return cls(**{k: tuple(v) if isinstance(v, list) else v for k, v in kept.items()})
+        kept: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value
+            for name, value in raw.items()
+            if name in known
+        }
+        return cls(**kept)
 
 
 def _over_zero(value: float | None) -> bool:

@@ -161,8 +161,12 @@ def _plan(run: _Run) -> CycleReport:
     )
     run.degraded += ingested.degraded
     run.facts |= {"basis": state, "ingested": ingested, **_looking_back(run)}
+    fresh = ingested.report.observations if ingested.report is not None else 0
     retrained = run.step(
-        "retrain", lambda: retrain_step(store, settings, run.clock(), budget_s=budget.left_s)
+        "retrain",
+        lambda: retrain_step(
+            store, settings, run.clock(), budget_s=budget.left_s, observations=fresh
+        ),
     )
     run.degraded += retrained.degraded
     run.facts["retrained"] = retrained

@@ -6,6 +6,7 @@ and a list of what it had to do without; it raises UnsafeToPlan when going on co
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
@@ -145,20 +146,47 @@ class Retrained:
     degraded: tuple[str, ...] = ()
 
 
-def retrain_step(store: Store, settings: Settings, now: datetime, *, budget_s: float) -> Retrained:
-    """Retrain P2 on what came in; whatever goes wrong, the serving network goes on serving."""
+def retrain_step(
+    store: Store,
+    settings: Settings,
+    now: datetime,
+    *,
+    budget_s: float,
+    observations: int | None = None,
+) -> Retrained:
+    """Retrain P2 on what came in; whatever goes wrong, the serving network goes on serving.
+
+    Without new `observations` there is nothing to learn, and nothing is done.
+    """
     from gogh_core import estimation
 
-    retrain = getattr(estimation, "retrain", None)
-    if retrain is None:
+    if observations == 0:
         return Retrained()
     limit_s = min(budget_s, settings.estimation.retrain_budget_s)
     if limit_s < 1.0:
         return Retrained(degraded=("no time was left to retrain: the serving network serves",))
     try:
-        return Retrained(retrain(store, settings, now=now, budget_s=limit_s))
-    except (GoghError, OverBudget) as error:
+        report = estimation.retrain(
+            store,
+            estimation.Registry(settings.models),
+            budget_s=limit_s,
+            now=now,
+            half_life_days=settings.estimation.half_life_days,
+        )
+    except (GoghError, ArithmeticError, MemoryError) as error:
         return Retrained(degraded=(f"retraining failed ({error}): the serving network serves",))
+    if report.candidate:
+        with store.write() as connection:
+            fetch(
+                connection,
+                "planning_insert_version",
+                version=report.candidate,
+                created_at=now,
+                promoted_at=now if report.promoted else None,
+                scores=json.dumps(report.scores),
+                reason=report.reason,
+            )
+    return Retrained(report)
 
 
 @dataclass(frozen=True)

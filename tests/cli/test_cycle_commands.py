@@ -27,7 +27,6 @@ def gogh(home: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setenv("GOGH_SIMULATION__JOBS_PER_HOUR", "12")
     monkeypatch.setattr(telemetry, "ingest", lambda *_, **__: telemetry.IngestReport(()))
     monkeypatch.setattr(estimation, "load_estimator", lambda _: estimation.Estimator())
-    monkeypatch.setattr(estimation, "retrain", lambda *_, **__: None, raising=False)
 
     def run(*arguments: str) -> Any:
         result = CliRunner().invoke(app, list(arguments))

@@ -70,7 +70,6 @@ def world(home: World, monkeypatch: pytest.MonkeyPatch) -> World:
     report = telemetry.IngestReport(())
     monkeypatch.setattr(telemetry, "ingest", lambda *_, **__: report)
     monkeypatch.setattr(estimation, "load_estimator", lambda _: estimation.Estimator())
-    monkeypatch.setattr(estimation, "retrain", lambda *_, **__: None, raising=False)
     home.manager.advance(home.settings.cycle.window_s)
     return home
 
@@ -231,6 +230,8 @@ def test_a_failed_retraining_leaves_the_serving_network(
         raise InvalidInput("the loss is not a number")
 
     monkeypatch.setattr(estimation, "retrain", fails)
+    fresh = telemetry.IngestReport((), observations=3)
+    monkeypatch.setattr(telemetry, "ingest", lambda *_, **__: fresh)
     report = world.run()
     assert report.outcome == "emitted"
     assert any("the loss is not a number" in line for line in report.degraded)

@@ -34,7 +34,6 @@ from gogh_core import estimation, telemetry
 report = telemetry.IngestReport(())
 telemetry.ingest = lambda *_, **__: report            # tests of its own kill ingest
 estimation.load_estimator = lambda _: estimation.Estimator()
-estimation.retrain = lambda *_, **__: None
 from gogh_core.cluster import open_manager
 from gogh_core.planning import run_cycle
 from gogh_core.settings import SimulationSettings, load
