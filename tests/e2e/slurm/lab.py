@@ -21,23 +21,24 @@ from pathlib import Path
 
 NODES = ("v100-1", "v100-2", "a100-1", "a100-2", "t4-1", "t4-2")
 GPUS = 4
-SHARDS = 8
 
 PATIENCE_S = 120.0
 
 # Slurm starts them without an environment, with closed standard streams and blocked signals.
 _PROGRAM = """#!{python}
-import os, signal, subprocess, sys
+import os, signal, subprocess, sys, time
 null = os.open(os.devnull, os.O_RDWR)
 for number in (0, 1, 2):
     os.dup2(null, number)
     os.set_inheritable(number, True)
 signal.pthread_sigmask(signal.SIG_SETMASK, ())
 os.environ.update(SLURM_CONF="{conf}", PATH="{path}")
+time.sleep({pause_s})
 ask = ["scontrol", "show", "hostnames", sys.argv[1]]
 for node in subprocess.run(ask, capture_output=True, text=True).stdout.split():
     {body}
 """
+# No machine starts within a second: one that seems to is taken for one that never went off.
 _RESUME = (
     'subprocess.run(["slurmd", "-b", "-N", node, "-f", "{conf}", "-L", "{logs}/" + node + ".log"])'
 )
@@ -67,8 +68,9 @@ def alive(pid: int) -> bool:
 class Lab:
     """One Slurm cluster in one folder."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, gpus: int = GPUS) -> None:
         self.root = root
+        self.gpus = gpus
         self.conf = root / "slurm.conf"
         self.logs = root / "logs"
         self.run = root / "run"
@@ -177,15 +179,16 @@ class Lab:
     def _write_files(self) -> None:
         devices = self.root / "dev"
         devices.mkdir()
-        for index in range(GPUS):
+        for index in range(self.gpus):
             os.mknod(devices / f"nvidia{index}", 0o666 | stat.S_IFCHR, os.makedev(195, index))
         ports = _free_ports(1 + len(NODES))
         host = socket.gethostname().split(".")[0]
         names = {"conf": self.conf, "logs": self.logs, "run": self.run}
         names |= {"python": sys.executable, "path": os.environ["PATH"]}
-        for name, body in (("resume", _RESUME), ("suspend", _SUSPEND)):
+        for name, body, pause_s in (("resume", _RESUME, 3), ("suspend", _SUSPEND, 0)):
             path = self.root / name
-            path.write_text(_PROGRAM.format(**names, body=body.format(**names)))
+            text = _PROGRAM.format(**names, body=body.format(**names), pause_s=pause_s)
+            path.write_text(text)
             path.chmod(0o755)
         lines = [
             "ClusterName=lab",
@@ -230,7 +233,7 @@ class Lab:
             kind = node.split("-")[0]
             lines.append(
                 f"NodeName={node} NodeAddr=127.0.0.1 NodeHostname={host} Port={port} CPUs=64 "
-                f"RealMemory=1000 Gres=gpu:{kind}:{GPUS},shard:{SHARDS} State=UNKNOWN"
+                f"RealMemory=1000 Gres=gpu:{kind}:{self.gpus},shard:{2 * self.gpus} State=UNKNOWN"
             )
         nodes = ",".join(NODES)
         lines.append(f"PartitionName=gogh Nodes={nodes} Default=YES MaxTime=INFINITE State=UP")
@@ -239,8 +242,10 @@ class Lab:
         gres = ["AutoDetect=off"]
         for node in NODES:
             kind = node.split("-")[0]
-            gres.append(f"NodeName={node} Name=gpu Type={kind} File={devices}/nvidia[0-{GPUS - 1}]")
-            gres.append(f"NodeName={node} Name=shard Count={SHARDS}")
+            gres.append(
+                f"NodeName={node} Name=gpu Type={kind} File={devices}/nvidia[0-{self.gpus - 1}]"
+            )
+            gres.append(f"NodeName={node} Name=shard Count={2 * self.gpus}")
         (self.root / "gres.conf").write_text("\n".join(gres) + "\n")
 
     # Talking to it
