@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from prefect import flow
-from prefect.states import Completed
 from pydantic import Field
 
-from flows.desk import Desk, Outcome, around, rename, run_id, told
+from flows.desk import Desk, Outcome, around, run_id, told
 from flows.publish import show_figures
+from flows.steps import learnt
 from gogh_core.planning import retrain_step
 
 __all__ = ["retrain"]
@@ -24,15 +24,11 @@ def retrain(
 ) -> Outcome:
     """Learn from all that was measured; a version serves only when it beats the one that does."""
     desk = Desk()
-    longer = desk.settings.estimation.model_copy(update={"retrain_budget_s": budget_s})
-    settings = desk.settings.model_copy(update={"estimation": longer})
     done = around(
         "retrain",
-        lambda: retrain_step(desk.store, settings, desk.clock(), budget_s=budget_s),
+        lambda: retrain_step(desk.store, desk.settings, desk.clock(), budget_s=budget_s, full=True),
     )
     around("publish", desk.store.publish)
     if run_id():
         show_figures(desk)
-    name = " · ".join(["retrain", *(f"⚠ {what}" for what in done.degraded)])
-    rename(name[:200])
-    return Completed(message=name)
+    return learnt("retrain", done)

@@ -13,6 +13,7 @@ from gogh_core import watch
 from gogh_core.domain import Cycle
 from gogh_core.planning import (
     Request,
+    Retrained,
     estimate_step,
     ingest_step,
     list_cycles,
@@ -21,7 +22,7 @@ from gogh_core.planning import (
     run_cycle,
 )
 
-__all__ = ["allocate", "emit", "estimate", "ingest", "retrain_p2", "validate"]
+__all__ = ["allocate", "emit", "estimate", "ingest", "learnt", "retrain_p2", "validate"]
 
 _SHOWN = 1000
 
@@ -69,7 +70,7 @@ def retrain_p2() -> Outcome:
     around("publish", desk.store.publish)
     if run_id():
         show_figures(desk)
-    return _done("retrain P2", done.degraded)
+    return learnt("retrain P2", done)
 
 
 @flow(name="estimate", flow_run_name="estimate")
@@ -122,6 +123,14 @@ def emit() -> Outcome:
         ),
     )
     return _done(f"emit {cycle.id} · {report.outcome}", report.degraded)
+
+
+def learnt(name: str, done: Retrained) -> Outcome:
+    """The end of a run that learned: whether a new version serves, and why."""
+    if done.report is None:
+        return _done(name, done.degraded)
+    verdict = "promoted" if done.report.promoted else "not promoted"
+    return _done(f"{name} · {verdict} · {done.report.reason}", done.degraded)
 
 
 def _done(name: str, degraded: tuple[str, ...] | list[str]) -> Outcome:

@@ -153,16 +153,18 @@ def retrain_step(
     *,
     budget_s: float,
     observations: int | None = None,
+    full: bool = False,
 ) -> Retrained:
     """Retrain P2 on what came in; whatever goes wrong, the serving network goes on serving.
 
-    Without new `observations` there is nothing to learn, and nothing is done.
+    Without new `observations` there is nothing to learn, and nothing is done. `full` trains P1 too,
+    for as long as `budget_s` allows.
     """
     from gogh_core import estimation
 
     if observations == 0:
         return Retrained()
-    limit_s = min(budget_s, settings.estimation.retrain_budget_s)
+    limit_s = budget_s if full else min(budget_s, settings.estimation.retrain_budget_s)
     if limit_s < 1.0:
         return Retrained(degraded=("no time was left to retrain: the serving network serves",))
     try:
@@ -170,6 +172,7 @@ def retrain_step(
             store,
             estimation.Registry(settings.models),
             budget_s=limit_s,
+            full=full,
             now=now,
             half_life_days=settings.estimation.half_life_days,
         )
