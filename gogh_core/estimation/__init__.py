@@ -10,16 +10,25 @@ import os
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-from gogh_core.estimation.catalog import Catalog, Column, load_catalog
+from gogh_core.estimation.catalog import Catalog, Column, Drift, load_catalog
 from gogh_core.estimation.estimator import Estimator, estimate_table, load_estimator
+from gogh_core.estimation.jobset import JobSet
 from gogh_core.estimation.power import PowerModel
+from gogh_core.estimation.registry import Registry, Version
+from gogh_core.estimation.retraining import RetrainReport, retrain
 
 __all__ = [
     "Catalog",
     "Column",
+    "Drift",
     "Estimator",
+    "JobSet",
     "PowerModel",
+    "Registry",
+    "RetrainReport",
+    "Version",
     "estimate_table",
     "load_catalog",
     "load_estimator",
+    "retrain",
 ]

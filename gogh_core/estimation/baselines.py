@@ -40,7 +40,9 @@ def _mean(values: Array, weight: Array) -> Array:
     w = np.where(np.isnan(values), 0.0, weight.reshape(shape))
     total = w.sum(axis=0)
     with np.errstate(invalid="ignore", divide="ignore"):
-        return np.asarray(np.where(total > 0, (w * np.nan_to_num(values)).sum(axis=0) / total, np.nan))
+        return np.asarray(
+            np.where(total > 0, (w * np.nan_to_num(values)).sum(axis=0) / total, np.nan)
+        )
 
 
 def _filled(values: Array, fallback: Array | float) -> Array:
@@ -55,7 +57,7 @@ def _scaled(shape: Array, known: Array) -> Array:
 
 
 def _ratios(truth: Truth, target: int, pick: Callable[[Array], Array]) -> tuple[Array, Array]:
-    """Own ratios and effects on partners, [jobs, columns], by `pick` over jobs in place of target."""
+    """Own ratios and effects on partners, [jobs, columns], by `pick` over jobs."""
     ratio = truth.ratio
     usual = nan_median(ratio.reshape(-1, ratio.shape[2]), 0)
     usual = _filled(usual, np.log(0.6))
@@ -87,7 +89,7 @@ def nearest_sibling(truth: Truth, jobs: JobSet, target: int) -> Prediction:
 
 
 def _siblings(truth: Truth, jobs: JobSet, target: int, *, nearest: bool) -> Prediction:
-    usable = (~np.isnan(truth.alone)).any(axis=1)
+    usable = np.asarray((~np.isnan(truth.alone)).any(axis=1))
     weight = _weights(jobs, target, usable, nearest=nearest)
     others = truth.alone.copy()
     others[target] = np.nan
@@ -109,7 +111,7 @@ def _siblings(truth: Truth, jobs: JobSet, target: int, *, nearest: bool) -> Pred
 def scaled_sibling(truth: Truth, jobs: JobSet, target: int) -> Prediction:
     """The nearest sibling, its steps scaled by the batch sizes."""
     said = nearest_sibling(truth, jobs, target)
-    usable = (~np.isnan(truth.alone)).any(axis=1)
+    usable = np.asarray((~np.isnan(truth.alone)).any(axis=1))
     weight = _weights(jobs, target, usable, nearest=True)
     if weight is None or not np.isnan(truth.alone[target]).all():
         return said
@@ -151,15 +153,17 @@ def _complete(table: Array, jobs: JobSet, target: int, rank: int, *, scale: bool
             u = left[mask[:, k]]
             right[k] = np.linalg.solve(u.T @ u + ridge, u.T @ rest[mask[:, k], k])
     if not mask[target].any():
-        weight = _weights(jobs, target, mask.any(axis=1))
+        weight = _weights(jobs, target, np.asarray(mask.any(axis=1)))
         if weight is not None:
             left[target] = weight @ left
             level[target] = weight @ level
-    return np.where(mask[target], table[target], centre + level[target] + right @ left[target])
+    return np.asarray(
+        np.where(mask[target], table[target], centre + level[target] + right @ left[target])
+    )
 
 
 def additive(truth: Truth, jobs: JobSet, target: int) -> Prediction:
-    """Sensitivity of the one plus aggressiveness of the other, on each GPU type; alone as the bar."""
+    """Sensitivity of the one plus aggressiveness of the other, by GPU type; alone as the bar."""
     ratio = truth.ratio
     count, _, columns = ratio.shape
     mean = np.nan_to_num(np.nanmean(ratio.reshape(-1, columns), axis=0), nan=np.log(0.6))
@@ -170,7 +174,7 @@ def additive(truth: Truth, jobs: JobSet, target: int) -> Prediction:
         s = rest.sum(axis=1) / (mask.sum(axis=1) + 0.5)
         rest = np.where(mask, ratio - mean - s[:, None], 0.0)
         a = rest.sum(axis=0) / (mask.sum(axis=0) + 0.5)
-    weight = _weights(jobs, target, mask.any(axis=(1, 2)))
+    weight = _weights(jobs, target, np.asarray(mask.any(axis=(1, 2))))
     if not mask[target].any() and weight is not None:
         s[target], a[target] = weight @ s, weight @ a
     bar = median_and_siblings(truth, jobs, target)
@@ -181,7 +185,7 @@ def additive(truth: Truth, jobs: JobSet, target: int) -> Prediction:
 
 def nearest_by_descriptors(truth: Truth, jobs: JobSet, target: int) -> Prediction:
     """The three jobs most alike in facts (or batch size), whatever their family."""
-    usable = (~np.isnan(truth.alone)).any(axis=1)
+    usable = np.asarray((~np.isnan(truth.alone)).any(axis=1))
     usable[target] = False
     features = np.nan_to_num(jobs.shares.copy())
     features[:, -1] /= 3

@@ -1,9 +1,9 @@
 """What a catalog lets us believe of each job on each column: three quantities with spreads.
 
 Alone: the log throughput. Sensitivity: how much a partner takes from the job. Aggressiveness: how
-much the job takes from its partner. A pair's ratio (pair over alone) is the column's mean plus the sensitivity of
-the one, the aggressiveness of the other, and what their families do to each other beyond that; so
-a job is looked at once and millions of pairs are sums.
+much the job takes from its partner. A pair's ratio (pair over alone) is the column's mean plus the
+sensitivity of the one, the aggressiveness of the other, and what their families do to each other
+beyond that; so a job is looked at once and millions of pairs are sums.
 """
 
 from __future__ import annotations
@@ -36,7 +36,26 @@ RATIO_LOW, RATIO_HIGH = 0.05, 1.0
 # Centres of the priors on variances: job kernels for all columns, then by column, as in COMMON.
 _MANNERS = [0.024, 0.012, 0.009, 0.006, 0.015, 0.006, 0.003, 0.003, 0.003, 0.0015, 0.024, 0.012]
 _START = {
-    ALONE: [0.3, 0.1, 0.2, 0.2, 0.02, 0.005, 0.2, 0.02, 0.1, 0.1, 0.01, 0.005, 0.01, 0.01, 0.1, 0.02, 0.3, 0.01],
+    ALONE: [
+        0.3,
+        0.1,
+        0.2,
+        0.2,
+        0.02,
+        0.005,
+        0.2,
+        0.02,
+        0.1,
+        0.1,
+        0.01,
+        0.005,
+        0.01,
+        0.01,
+        0.1,
+        0.02,
+        0.3,
+        0.01,
+    ],
     SENSITIVE: _MANNERS,
     AGGRESSIVE: _MANNERS,
 }
@@ -163,8 +182,7 @@ def believe(
     observed[0] = ~np.isnan(table)
     for quantity, (values, counts) in ((SENSITIVE, effects.own), (AGGRESSIVE, effects.on_partner)):
         at = np.nonzero(counts > 0)
-        spread = effects.residual[at[1]] / counts[at]
-        seen = Observed(at[0], at[1], values[at], spread)
+        seen = Observed(at[0], at[1], values[at], effects.residual[at[1]] / counts[at])
         start = np.array(_START[quantity] + _CELL_START)
         kernel = hyper.kernels[quantity] if hyper else fit_variances(
             featured, seen, start, _NOISE[quantity]
@@ -205,7 +223,7 @@ def _simple(jobs: JobSet, values: Array, own: Array | None) -> Array:
 def _settle(
     kernels: JobKernels, kernel: Kernel, seen: Observed, who: Array, shape: tuple[int, int]
 ) -> tuple[Array, Array]:
-    """Posterior of the asked jobs; with a large catalog from a part of it and the job's own cells."""
+    """Posterior of the asked jobs; large catalogs: from a part of it and the job's own cells."""
     mean, variance = np.zeros(shape), np.zeros(shape)
     reference = seen
     left_out = np.zeros(shape[0], bool)
@@ -274,7 +292,7 @@ class _Level:
     def variance(self, units: Array, has_facts: Array) -> Array:
         blind = np.where(has_facts, _UNSEEN_SCALE_SD, _BLIND_SCALE_SD)
         new = np.array([0.0 if int(u) in self.offset else 1.0 for u in units]) * blind
-        return new[:, None] ** 2 + self.column_sd[None] ** 2
+        return np.asarray(new[:, None] ** 2 + self.column_sd[None] ** 2)
 
 
 @dataclass(frozen=True)
@@ -326,13 +344,12 @@ class _Pairs:
         for effect, seen in ((s, n_own), (a, n_other)):
             middle = nan_median(np.where(seen > 0, effect, np.nan).reshape(shape), 0)
             middle = np.nan_to_num(middle)
-            effect -= np.where(seen > 0, np.tile(middle, shape[0]), 0.0)
+            np.subtract(effect, np.where(seen > 0, np.tile(middle, shape[0]), 0.0), out=effect)
             mean = mean + middle
         left = self.ratio - mean[self.column] - s[own] - a[other]
         residual = (np.bincount(self.column, left**2, minlength=shape[1]) + 3 * 0.02) / (n_col + 3)
-        freed = np.maximum(1.0, n_col / np.maximum(1, n_col - 0.5 * (
-            np.bincount(np.arange(size) % shape[1], n_own > 0, minlength=shape[1])
-            + np.bincount(np.arange(size) % shape[1], n_other > 0, minlength=shape[1]))))  # fmt: skip
+        fitted = (n_own > 0).reshape(shape).sum(0) + (n_other > 0).reshape(shape).sum(0)
+        freed = np.maximum(1.0, n_col / np.maximum(1, n_col - 0.5 * fitted))
         residual = residual * np.minimum(freed, 3.0)
         blind = n_col == 0
         residual = np.where(blind, _BLIND_RATIO_SD**2, residual)
@@ -347,12 +364,13 @@ class _Pairs:
         )  # fmt: skip
 
     def interaction(self, effects: _Effects, jobs: JobSet, shape: tuple[int, int]) -> Array | None:
-        """Residuals of pairs smoothed over siblings on both sides, shrunk, [columns, jobs, jobs]."""
+        """Residuals of pairs smoothed over siblings on both sides, [columns, jobs, jobs]."""
         if len(self.ratio) < 10:
             return None
         left = (
             self.ratio - effects.mean[self.column]
-            - effects.own[0][self.job, self.column] - effects.on_partner[0][self.partner, self.column]
+            - effects.own[0][self.job, self.column]
+            - effects.on_partner[0][self.partner, self.column]
         )  # fmt: skip
         values = np.zeros((shape[1], shape[0], shape[0]), np.float32)
         here = np.zeros_like(values)
@@ -371,7 +389,9 @@ class _Pairs:
                 if missed < best:
                     best, chosen = missed, (sibling, ridge)
         sibling, ridge = chosen
-        return np.asarray(_smooth(sibling, values, sibling) / (_smooth(sibling, here, sibling) + ridge))
+        return np.asarray(
+            _smooth(sibling, values, sibling) / (_smooth(sibling, here, sibling) + ridge)
+        )
 
 
 def _smooth(left: Array, middle: Array, right: Array) -> Array:
@@ -415,4 +435,3 @@ def _cell_features(mean: Array, table: Array, seconds: Array, has_facts: Array) 
         spread = max(float(values.std()) if len(values) else 1.0, 0.3)
         out[..., i] = (np.clip(feature, low, high) - low) / spread
     return out
-

@@ -1,8 +1,8 @@
 """The catalog: everything measured so far, by job class, column and partner, in logarithms.
 
 A *column* is what a job can run on: (GPU type, GPUs, whether the gang is spread over nodes). A
-*cell* is one job on one column, alone or next to a partner; a row with a partner is a measurement of
-both jobs. Repeated measurements of a cell are combined by weight (old ones fade), and a cell whose
+*cell* is one job on one column, alone or next to a partner; a row with a partner measures both
+jobs. Repeated measurements of a cell are combined by weight (old ones fade), and a cell whose
 newest measurements left the older ones behind is listed in `drifts`.
 """
 
@@ -162,12 +162,14 @@ class Catalog:
         cells = _combine(frame)
         drifts = tuple(
             Drift(
-                names[int(row.job)],
-                columns[int(row.column)].gpu_type,
-                names[int(row.partner)] if row.partner >= 0 else None,
-                float(np.exp(row.shift)),
+                names[int(job_)],
+                columns[int(column_)].gpu_type,
+                names[int(mate)] if mate >= 0 else None,
+                float(np.exp(shift)),
             )
-            for row in drifted.itertuples()
+            for job_, mate, column_, shift in drifted[
+                ["job", "partner", "column", "shift"]
+            ].to_numpy()
         )
         refused = _refused(job[~ran], partner[~ran], column_of[~ran], cells)
         power = _power(data, job, partner, column_of, throughput)
@@ -198,7 +200,7 @@ class Catalog:
         return np.where((job < 0) | (column < 0) | (partner < -1), -1, key)
 
     def find(self, job: Array, partner: Array, column: Array) -> Array:
-        """The number of each cell, -1 where it was not measured. `partner` -2: not in the catalog."""
+        """The number of each cell, -1 where it was not measured; partner -2 is nobody we know."""
         mine = self.keys(self.cells.job, self.cells.partner, self.cells.column)
         asked = self.keys(job, partner, column)
         if not len(mine):
@@ -269,7 +271,7 @@ def _columns(data: pd.DataFrame) -> tuple[Array, tuple[Column, ...]]:
 
 
 def _limited(data: pd.DataFrame, column: Array) -> Array:
-    """Rows under a power limit below the highest one seen on the column: they tell of power only."""
+    """Rows under a limit below the highest one of the column: they tell of power only."""
     if "power_limit_w" not in data:
         return np.zeros(len(data), bool)
     limit = data["power_limit_w"].to_numpy()
@@ -385,4 +387,5 @@ def _power(
             else np.nan,
         }
     )
-    return power[(power["power_w"] > 0) & np.isfinite(power["power_w"])].reset_index(drop=True)
+    good: pd.DataFrame = power[(power["power_w"] > 0) & np.isfinite(power["power_w"])]
+    return good.reset_index(drop=True)

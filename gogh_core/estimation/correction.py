@@ -71,8 +71,9 @@ def correct(
         if not len(mine):
             continue
         job = who[mine]
-        shift, factor = np.zeros((3, len(job), mean.shape[2])), np.zeros(
-            (3, len(job), mean.shape[2])
+        shift, factor = (
+            np.zeros((3, len(job), mean.shape[2])),
+            np.zeros((3, len(job), mean.shape[2])),
         )
         if name in networks:
             shift, factor = run(networks[name], rows[mine])
@@ -115,17 +116,25 @@ def predict(beliefs: Beliefs, target: int) -> Prediction:
     )
 
 
-def inner_episodes(catalog: Catalog, jobs: JobSet, *, seed: int, most: int = _MOST) -> list[Episode]:
+def inner_episodes(
+    catalog: Catalog,
+    jobs: JobSet,
+    *,
+    seed: int,
+    most: int = _MOST,
+    targets: Array | None = None,
+) -> list[Episode]:
     """Jobs left out, and families left out, each before and after a measurement or two."""
     rng = np.random.default_rng(seed)
     cells = catalog.cells
     alone = np.flatnonzero(cells.partner < 0)
     known = np.unique(cells.job[alone])
+    asked = known if targets is None else np.intersect1d(known, targets)
     families = jobs.families[: len(catalog.names)]
     found: list[Episode] = []
     per = max(1, most // 4)
     for split in ("job", "family"):
-        for target in rng.permutation(known)[:per]:
+        for target in rng.permutation(asked)[:per]:
             hidden = [int(target)]
             if split == "family":
                 hidden = [int(i) for i in np.flatnonzero(families == families[target])]
@@ -179,7 +188,7 @@ class _Played:
     best: float
 
 
-def _play(
+def _play(  # noqa: PLR0917
     catalog: Catalog,
     jobs: JobSet,
     hyper: Hyper,

@@ -15,7 +15,17 @@ import numpy as np
 
 from gogh_core.estimation.catalog import Catalog
 
-__all__ = ["LEAN_TOP", "TASKS", "Episode", "Prediction", "Score", "Truth", "episodes", "lean_of", "score"]
+__all__ = [
+    "LEAN_TOP",
+    "TASKS",
+    "Episode",
+    "Prediction",
+    "Score",
+    "Truth",
+    "episodes",
+    "lean_of",
+    "score",
+]
 
 Array = np.ndarray[Any, Any]
 # No estimate leans by more than this variance times its lean.
@@ -91,7 +101,7 @@ def lean_of(mean: Array, variance: Array, lean: Array) -> Array:
 
 @dataclass(frozen=True)
 class Prediction:
-    """Logs: alone [columns], own ratio and effect on the partner [jobs, columns]; spreads beside."""
+    """Logs: alone [columns], own ratio and effect on partners [jobs, columns]; spreads beside."""
 
     alone: Array
     own: Array
@@ -184,7 +194,9 @@ def score(truth: Truth, episode: Episode, said: Prediction, z: float = 1.2816) -
     both = _Rows(pair, guess, best, held_pair, open_pairs)
     partner = _Rows(effect, other, 1 / weight[mates], held_other, open_pairs)
     if episode.stage == "none":
-        shape = _Rows(real / best, alone / np.max(alone), 1.0, np.full(len(real), np.nan), open_cells)
+        shape = _Rows(
+            real / best, alone / np.max(alone), 1.0, np.full(len(real), np.nan), open_cells
+        )
         own = np.exp(truth.ratio[target][mates])
         scale = np.broadcast_to(1 / weight[target], own.shape)
         ratios = _Rows(own, np.exp(ratio), scale, np.full(own.shape, np.nan), open_pairs)

@@ -18,7 +18,6 @@ from gogh_core.estimation.beliefs import believe
 from gogh_core.estimation.catalog import Catalog
 from gogh_core.estimation.correction import calibrate, correct, predict
 from gogh_core.estimation.episodes import (
-    Episode,
     Prediction,
     Split,
     Truth,
@@ -62,9 +61,7 @@ def network_method(
 ) -> Method:
     """The process with networks on top; without networks and calibration the process itself."""
 
-    def prepare(
-        catalog: Catalog, hidden: tuple[int, ...]
-    ) -> Callable[[Catalog, int], Prediction]:
+    def prepare(catalog: Catalog, hidden: tuple[int, ...]) -> Callable[[Catalog, int], Prediction]:
         jobs = JobSet.of(catalog, use_facts=use_facts)
         rest = catalog.without(hidden)
         hyper = believe(rest, jobs, catalog.columns).hyper
@@ -120,7 +117,7 @@ def accuracy(
 
 
 def summary(rows: pd.DataFrame) -> pd.DataFrame:
-    """nMAE, median relative error, coverage and spread over families, for each row of the report."""
+    """nMAE, median relative error, coverage and spread over families, by row of the report."""
     out = []
     for (split, method, task), some in rows.groupby(["split", "method", "task"], sort=False):
         error = np.concatenate(some["error"].to_list())
@@ -138,7 +135,9 @@ def summary(rows: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(out)
 
 
-def _revealing(catalog: Catalog, target: int, hidden: tuple[int, ...], seed: int) -> list[list[int]]:
+def _revealing(
+    catalog: Catalog, target: int, hidden: tuple[int, ...], seed: int
+) -> list[list[int]]:
     """Cells of the target in the order they are shown: two alone and six pairs, mixed."""
     rng = np.random.default_rng(seed * 1000 + target)
     cells = catalog.cells
@@ -199,7 +198,7 @@ def learning_curve(
     return frame.groupby(keys, sort=False)[["error", "width"]].mean().reset_index()
 
 
-def _unseen(
+def _unseen(  # noqa: PLR0917
     catalog: Catalog,
     truth: Truth,
     said: Prediction,
@@ -264,7 +263,11 @@ def feasibility(
     if truth.all():
         return {"found": np.nan, "pairs": float(len(p))}
     limit = np.quantile(p[truth], 0.05)
-    return {"found": float((p[~truth] < limit).mean()), "pairs": float(len(p)), "limit": float(limit)}
+    return {
+        "found": float((p[~truth] < limit).mean()),
+        "pairs": float(len(p)),
+        "limit": float(limit),
+    }
 
 
 def _declare(catalog: Catalog, memory: Mapping[str, float]) -> Catalog:

@@ -4,8 +4,9 @@
 traffic and memory of one step, from declared descriptors first and public facts second. Counts are
 for one sample of the input named in the comment; multiply-accumulates are of the forward pass.
 Sources: torchvision's model pages (parameters, GFLOPS = multiply-accumulates), the papers named
-below, and the training scripts that Gavel, Pollux and Zeus publish for their workloads (input sizes,
-sequence lengths, number of passes). Activation bytes are what autograd keeps for one sample in fp32.
+below, and the training scripts that Gavel, Pollux and Zeus publish for their workloads (input
+sizes, sequence lengths, number of passes). Activation bytes are what autograd keeps of one sample
+in fp32.
 """
 
 from __future__ import annotations
@@ -102,8 +103,8 @@ FACTS: dict[str, ModelFacts] = {
         ModelFacts("maskrcnn", 44.4e6, 134e9, 1800e6, 9.6e6, 4000),
         ModelFacts("unet", 31.0e6, 55e9, 600e6, 0.8e6, 700),
         ModelFacts("deeplabv3", 42.0e6, 178e9, 900e6, 3.2e6, 1800),
-        # CycleGAN (Zhu et al. 2017) at 256x256, batch 1: generator 11.4 M and 57 GMACs, six passes a
-        # step; discriminator 2.8 M and 3.1 GMACs, six passes.
+        # CycleGAN (Zhu et al. 2017) at 256x256, batch 1: generator 11.4 M and 57 GMACs, six passes
+        # a step; discriminator 2.8 M and 3.1 GMACs, six passes.
         ModelFacts("cyclegan", 28.3e6, 360e9, 2300e6, 1.6e6, 4500),
         ModelFacts("dcgan", 6.3e6, 1.1e9, 20e6, 49e3, 500),
         ModelFacts("stylegan2", 59e6, 90e9, 900e6, 0.8e6, 3500),
@@ -141,7 +142,7 @@ FACTS: dict[str, ModelFacts] = {
         # Recoder autoencoder on MovieLens-20M: 20,108 items in and out, hidden 200, dense rows.
         ModelFacts("autoencoder-ml20m", 8.1e6, 8.1e6, 400e3, 80.4e3, 120),
         ModelFacts("dlrm", 540e6, 2.2e6, 40e3, 300, 250),
-        # A3C on Atari: 20 environment steps of 4 frames by each of 4 workers at about 3,000 frames/s.
+        # A3C on Atari: 20 environment steps of 4 frames by 4 workers at about 3,000 frames/s.
         ModelFacts("a3c", 0.6e6, 1.0e6, 0.5e6, 28e3, 900, host_s=0.11),
         ModelFacts("ppo", 1.7e6, 10e6, 0.5e6, 28e3, 400, host_s=0.05),
         # Graph and point-cloud networks.

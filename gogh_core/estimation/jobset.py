@@ -73,7 +73,7 @@ class JobSet:
     def log_batch(self) -> Array:
         """Natural logarithm of the batch size, NaN when not declared."""
         sizes = [float(job.batch_size) if job.batch_size else np.nan for job in self.jobs]
-        return np.log(np.array(sizes, float))
+        return np.asarray(np.log(np.array(sizes, float)))
 
     @cached_property
     def facts(self) -> tuple[StepFacts | None, ...]:
@@ -89,11 +89,11 @@ class JobSet:
     def unit_code(self) -> Array:
         """A number for each unit, told apart by whether facts are known."""
         _, codes = np.unique(list(self.units), return_inverse=True)
-        return np.asarray(codes) * 2 + self.has_facts
+        return np.asarray(np.asarray(codes) * 2 + self.has_facts)
 
     @cached_property
     def shares(self) -> Array:
-        """Parts of a step's time on mid-range hardware [jobs, parts], and its log time; NaN: unknown."""
+        """Parts of a step's time on mid-range hardware, and its log time, [jobs, parts + 1]."""
         seconds = step_seconds(self.jobs, self.facts, _REFERENCE).mean(axis=1)
         total = seconds.sum(axis=1, keepdims=True)
         return np.concatenate([seconds / total, np.log(total)], axis=1)

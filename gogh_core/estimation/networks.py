@@ -20,7 +20,7 @@ from gogh_core.estimation.roofline import column_speed
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-__all__ = ["FEATURES", "KINDS", "Kind", "OUTPUTS", "build", "run", "tokens"]
+__all__ = ["FEATURES", "KINDS", "OUTPUTS", "Kind", "build", "run", "tokens"]
 
 Array = np.ndarray[Any, Any]
 Kind = Literal["feed-forward", "gru", "transformer"]
@@ -33,7 +33,7 @@ REACH = 1.5
 
 
 def tokens(beliefs: Beliefs, jobs: JobSet, who: Array) -> Array:
-    """What the networks see, [asked jobs, columns, FEATURES], every feature within about -3 to 3."""
+    """What the networks see, [asked jobs, columns, FEATURES], all within -3 to 3."""
     mean, sd = beliefs.mean[:, who], np.sqrt(beliefs.variance[:, who])
     count, columns = mean.shape[1:]
     seen = beliefs.observed[:, who]

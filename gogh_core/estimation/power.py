@@ -130,7 +130,9 @@ class PowerModel:
         for (other, place), (measured, watts, speeds) in self.curves.items():
             weight = float(self.alike[job, other])
             if place != column:
-                weight *= 0.05 if self.columns[place].gpu_type != self.columns[column].gpu_type else 0.5
+                weight *= (
+                    0.05 if self.columns[place].gpu_type != self.columns[column].gpu_type else 0.5
+                )
             if weight < 1e-4:
                 continue
             # Another job's curve is read at the same limit over its own free draw when it differs.
@@ -196,12 +198,13 @@ def _curves(alone: pd.DataFrame, gpus: Array) -> dict[tuple[int, int], tuple[Arr
         return out
     limited = alone.dropna(subset=["power_limit_w"])
     limited = limited[limited["throughput"] > 0]
-    for (job, column), some in limited.groupby(["job", "column"]):
+    for key, some in limited.groupby(["job", "column"]):
+        job, column = (int(part) for part in np.asarray(key))
         table = some.groupby("power_limit_w")[["power_w", "throughput"]].mean().sort_index()
         if len(table) >= 3:
             speeds = table["throughput"].to_numpy()
-            watts = table["power_w"].to_numpy() / gpus[int(column)]
-            out[int(job), int(column)] = (
+            watts = table["power_w"].to_numpy() / gpus[column]
+            out[job, column] = (
                 table.index.to_numpy(dtype=float),
                 watts,
                 np.clip(speeds / speeds[-1], 0.05, 1.2),

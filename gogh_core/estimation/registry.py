@@ -1,8 +1,8 @@
 """Versions of the networks: kept with data, code, settings and scores; promoted, rolled back.
 
-A version is a folder with `p1.safetensors`, `p2.safetensors` and `version.json`. `serving.json` names
-the serving one and those before it; it is replaced in one step. A weight file that is corrupt,
-foreign or hostile is refused (`WeightsRefused`) and never becomes the serving one.
+A version is a folder with `p1.safetensors`, `p2.safetensors` and `version.json`. `serving.json`
+names the serving one and those before it; it is replaced in one step. A weight file that is
+corrupt, foreign or hostile is refused (`WeightsRefused`) and never becomes the serving one.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from gogh_core import __version__
 from gogh_core.errors import InvalidInput, WeightsRefused
-from gogh_core.estimation.networks import KINDS, Kind, build
+from gogh_core.estimation.networks import KINDS, build
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -69,7 +69,7 @@ def load_weights(path: Path, kind: str, *, sha256: str | None = None) -> nn.Modu
         tensors: dict[str, Tensor] = load(raw)
     except (SafetensorError, ValueError, KeyError, OverflowError) as error:
         raise WeightsRefused(f"no safetensors file ({error})", where=where) from error
-    network = build(cast(Kind, kind))
+    network = build(kind)
     wanted = network.state_dict()
     if set(tensors) != set(wanted):
         raise WeightsRefused("its tensors are not those of our network", where=where)
@@ -111,9 +111,7 @@ def shipped(kind: str | None = None) -> tuple[Version, dict[str, nn.Module]]:
         return version, _load_folder(folder / chosen, version)
 
 
-def write_version(
-    folder: Path, networks: Mapping[str, nn.Module], version: Version
-) -> Version:
+def write_version(folder: Path, networks: Mapping[str, nn.Module], version: Version) -> Version:
     """Weights and description into a folder, complete or not at all."""
     from safetensors.torch import save
 
@@ -167,9 +165,7 @@ class Registry:
         found = sorted((self.folder / "versions").glob("*/version.json"))
         return [_read_version(path) for path in found]
 
-    def add(
-        self, networks: Mapping[str, nn.Module], version: Version
-    ) -> Version:
+    def add(self, networks: Mapping[str, nn.Module], version: Version) -> Version:
         """Keep a version; it does not serve until it is promoted."""
         folder = self.folder / "versions" / version.id
         if folder.exists():

@@ -91,6 +91,15 @@ def check_table(
         faults.append("column 'throughput' is missing")
     if faults:
         raise InvalidCatalog(faults, where=where, todo="columns as in docs/estimation.md")
+    data = _typed(table, faults)
+    faults += _faults(data, measured=measured)
+    if faults:
+        raise InvalidCatalog(faults, where=where)
+    return data
+
+
+def _typed(table: pa.Table, faults: list[str]) -> pd.DataFrame:
+    """The known columns as categories, floats, booleans and times."""
     frame: dict[str, Any] = {}
     for name in _TEXT:
         if name in table.column_names:
@@ -116,11 +125,7 @@ def check_table(
     for name in ("time", "window_end"):
         if name in table.column_names:
             frame["time"] = pd.to_datetime(table[name].to_pandas(), utc=True, errors="coerce")
-    data = pd.DataFrame(frame, index=pd.RangeIndex(table.num_rows))
-    faults += _faults(data, measured=measured)
-    if faults:
-        raise InvalidCatalog(faults, where=where)
-    return data
+    return pd.DataFrame(frame, index=pd.RangeIndex(table.num_rows))
 
 
 def _faults(data: pd.DataFrame, *, measured: bool) -> list[str]:
@@ -195,7 +200,7 @@ def describe_jobs(data: pd.DataFrame) -> dict[str, tuple[Descriptors, str]]:
         key = f"{prefix}job_type"
         if key not in data:
             continue
-        names = [n for n in ("model", "batch_size", "family", "kind", "precision", *_FACTS)]
+        names = ("model", "batch_size", "family", "kind", "precision", *_FACTS)
         present = [n for n in names if f"{prefix}{n}" in data]
         columns = [key, *(f"{prefix}{n}" for n in present)] + (["unit"] if "unit" in data else [])
         first = data[columns].dropna(subset=[key]).drop_duplicates(subset=[key])

@@ -57,11 +57,19 @@ def reveal(catalog: Catalog, episode: Episode, rng: np.random.Generator) -> Epis
         place, mate = cells.column[i], cells.partner[i]
         back = catalog.find(np.array([mate]), np.array([episode.target]), np.array([place]))
         shown += [int(i)] + [int(b) for b in back if b >= 0]
-    return Episode(episode.target, episode.hidden, "alone", tuple(shown), int(cells.column[some[0]]))
+    return Episode(
+        episode.target, episode.hidden, "alone", tuple(shown), int(cells.column[some[0]])
+    )
 
 
 def collect(
-    catalog: Catalog, *, seed: int, most: int = 16, hyper: Hyper | None = None, use_facts: bool = True
+    catalog: Catalog,
+    *,
+    seed: int,
+    most: int = 16,
+    hyper: Hyper | None = None,
+    use_facts: bool = True,
+    targets: Array | None = None,
 ) -> list[Sample]:
     """Samples of one catalog; variances are fitted once on all of it unless given."""
     rng = np.random.default_rng(seed)
@@ -70,7 +78,7 @@ def collect(
     if hyper is None:
         hyper = believe(catalog, jobs, catalog.columns).hyper
     samples = []
-    for episode in inner_episodes(catalog, jobs, seed=seed, most=most):
+    for episode in inner_episodes(catalog, jobs, seed=seed, most=most, targets=targets):
         if episode.stage != "none":
             episode = reveal(catalog, episode, rng)  # noqa: PLW2901
         sample = _sample(catalog, jobs, hyper, truth, episode)
@@ -155,7 +163,7 @@ def train(
                 group["lr"] = rate * 0.5 * (1 + np.cos(np.pi * step / total))
             loss = _loss(network(rows), errors)
             optimiser.zero_grad()
-            loss.backward()  # type: ignore[no-untyped-call]
+            loss.backward()
             torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
             optimiser.step()
             step += 1

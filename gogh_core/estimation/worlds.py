@@ -35,8 +35,8 @@ def draw_table(seed: int, *, most_jobs: int = 40, pairs: bool = True) -> pa.Tabl
 
     reach = np.exp(rng.normal(-0.7, 0.25, columns))
     peak = np.array([g.fp32_tflops for g in gpus]) * 1e12 * reach
-    bandwidth = np.array([g.bandwidth_gbs for g in gpus]) * 1e9 * np.exp(
-        rng.normal(-0.4, 0.2, columns)
+    bandwidth = (
+        np.array([g.bandwidth_gbs for g in gpus]) * 1e9 * np.exp(rng.normal(-0.4, 0.2, columns))
     )
     host = np.exp(rng.normal(0, 0.35, columns))
     compute = jobs["flops"][:, None] / peak[None]
@@ -96,7 +96,7 @@ _COLUMNS = {
 _SCHEMA = pa.schema(list(_COLUMNS.items()))
 
 
-def _row(
+def _row(  # noqa: PLR0917
     rows: dict[str, list[Any]],
     jobs: dict[str, Any],
     gpu: str,
@@ -139,9 +139,10 @@ def _jobs(rng: np.random.Generator, most: int) -> dict[str, Any]:
     spoil = np.exp(rng.normal(0, 0.25, families))
     flops = (per_sample[family] * batch + fixed[family]) * spoil[family]
     traffic = flops / intensity[family]
-    memory = np.exp(rng.normal(20.8, 0.6, families))[family] + batch * np.exp(
-        rng.normal(17.5, 1.5, families)
-    )[family]
+    memory = (
+        np.exp(rng.normal(20.8, 0.6, families))[family]
+        + batch * np.exp(rng.normal(17.5, 1.5, families))[family]
+    )
     told = (rng.random(families) < 0.5)[family] & (rng.random() < 0.7)
     told_memory = (rng.random(families) < 0.3)[family]
     wrong = np.exp(rng.normal(0, 0.3, families))[family]
@@ -157,12 +158,11 @@ def _jobs(rng: np.random.Generator, most: int) -> dict[str, Any]:
         "memory": memory,
         "per_unit": np.zeros(count) + rng.normal(0, 0.5) * (rng.random() < 0.3),
         "flops_per_step": [
-            float(f) if t else None for f, t in zip(flops / spoil[family] * wrong, told, strict=True)
+            float(f) if t else None
+            for f, t in zip(flops / spoil[family] * wrong, told, strict=True)
         ],
         "bytes_per_step": [
             float(b) if t else None for b, t in zip(traffic * wrong, told, strict=True)
         ],
-        "memory_bytes": [
-            float(m) if t else None for m, t in zip(memory, told_memory, strict=True)
-        ],
+        "memory_bytes": [float(m) if t else None for m, t in zip(memory, told_memory, strict=True)],
     }

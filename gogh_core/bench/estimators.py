@@ -1,0 +1,82 @@
+"""`gogh bench estimators`: accuracy, learning, intervals, feasibility, power and speed in one run."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+# Before numpy is loaded: one core is what is measured.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+__all__ = ["register_bench"]
+
+
+def register_bench(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("estimators")(estimators)
+
+
+def estimators(  # noqa: PLR0917
+    data: Annotated[Path | None, typer.Option(help="Folder of measurements (GOGH_DATA).")] = None,
+    source: Annotated[str, typer.Option(help="Source of throughput.parquet.")] = "gavel_simulation",
+    quick: Annotated[
+        bool, typer.Option("--quick", help="The bar, the process, the served.")
+    ] = False,
+    plots: Annotated[Path | None, typer.Option(help="Folder for PNG plots.")] = None,
+    seeds: Annotated[int, typer.Option(help="Seeds of the served networks, for their spread.")] = 1,
+    pretrain: Annotated[
+        Path | None, typer.Option(help="Train the shipped networks anew into this folder; no more.")
+    ] = None,
+    worlds: Annotated[int, typer.Option(help="Synthetic worlds for --pretrain.")] = 400,
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+) -> None:
+    """P1 and P2 against simple methods on jobs and families left out; power; speed."""
+    if pretrain is not None:
+        _pretrain(pretrain, worlds, as_json)
+        return
+    from gogh_core.bench import estimators_report as report
+
+    folder = report.data_folder(data)
+    result: dict[str, Any] = {"speed": report.speed()}
+    if folder is None:
+        typer.echo("no measurements (set GOGH_DATA): speed only", err=True)
+    else:
+        began = time.monotonic()
+        result |= report.accuracy_report(folder, source, quick=quick, seeds=seeds)
+        result["seconds"] = round(time.monotonic() - began, 1)
+    result["peak_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+    if plots is not None and folder is not None:
+        report.draw(result, plots)
+    if as_json:
+        result.pop("rows", None)
+        typer.echo(json.dumps(result, default=float))
+    else:
+        typer.echo(report.page(result))
+
+
+def _pretrain(folder: Path, worlds: int, as_json: bool) -> None:
+    from rich.progress import Progress
+
+    from gogh_core.estimation.pretraining import pretrain
+
+    with Progress(disable=as_json) as progress:
+        task = progress.add_task("worlds", total=1.0)
+        scores = pretrain(
+            folder, worlds=worlds, report=lambda _, done: progress.update(task, completed=done)
+        )
+    found = {
+        kind: {s: {"before": x.before, "after": x.after} for s, x in stages.items()}
+        for kind, stages in scores.items()
+    }
+    if as_json:
+        typer.echo(json.dumps(found))
+        return
+    for kind, stages in scores.items():
+        for stage, score in stages.items():
+            typer.echo(f"{kind:13} {stage}: error {100 * score.gain:.1f} % below the process's")

@@ -1,0 +1,160 @@
+"""Retraining on what the cluster measured: P2 within a time budget, P1 in full now and then.
+
+Job classes whose name hashes into a fixed fifth are never trained on; candidate and serving version
+are compared on them, so that neither has seen what decides. Only a better one is promoted.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gogh_core.estimation.beliefs import believe
+from gogh_core.estimation.catalog import Catalog
+from gogh_core.estimation.jobset import JobSet
+from gogh_core.estimation.networks import Kind
+from gogh_core.estimation.pretraining import score_network
+from gogh_core.estimation.registry import Registry, Version
+from gogh_core.estimation.training import Sample, collect, train
+from gogh_core.estimation.worlds import draw_world
+
+if TYPE_CHECKING:
+    from gogh_core.store import Store
+
+__all__ = ["RetrainReport", "held_out", "retrain"]
+
+# The candidate must be better by this share of the serving one's error.
+_MARGIN = 0.005
+_FEWEST_CLASSES = 8
+_HALF_LIFE_DAYS = 14.0
+_FOLD = 5
+
+
+@dataclass(frozen=True)
+class RetrainReport:
+    """What a retraining did."""
+
+    promoted: bool
+    version: str
+    """The serving version after it."""
+    candidate: str
+    reason: str
+    observations: int
+    classes: int
+    seconds: float
+    scores: dict[str, Any] = field(default_factory=dict)
+    drifts: int = 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        return asdict(self)
+
+
+def held_out(name: str) -> bool:
+    """Whether a job class is kept for comparing versions, for ever."""
+    return hashlib.sha256(name.encode()).digest()[0] % _FOLD == 0
+
+
+def retrain(
+    source: Store | Catalog,
+    registry: Registry,
+    *,
+    budget_s: float = 30.0,
+    seed: int = 0,
+    full: bool = False,
+    now: datetime | None = None,
+    half_life_days: float = _HALF_LIFE_DAYS,
+) -> RetrainReport:
+    """Train a candidate from the serving version; promote it if it beats it on unseen classes."""
+    moment = now or datetime.now(UTC)
+    catalog = (
+        source
+        if isinstance(source, Catalog)
+        else Catalog.from_store(source, now=moment, half_life_days=half_life_days)
+    )
+    serving, networks = _serving(registry)
+    # Loading torch takes seconds on a cold machine; the budget is for learning.
+    began = time.monotonic()
+    known = np.unique(catalog.cells.job)
+    keep = np.array([i for i in known if held_out(catalog.names[i])], int)
+
+    def report(
+        promoted: bool, candidate: str, reason: str, scores: dict[str, Any] | None = None
+    ) -> RetrainReport:
+        return RetrainReport(
+            promoted, candidate if promoted else serving.id, candidate, reason,
+            int(catalog.cells.count.sum()), len(known), time.monotonic() - began, scores or {},
+            len(catalog.drifts),
+        )  # fmt: skip
+
+    if len(known) < _FEWEST_CLASSES or not len(keep):
+        return report(False, "", f"{len(known)} measured classes are too few to learn from")
+    stages = ("P1", "P2") if full else ("P2",)
+    learn, check = _samples(catalog, keep, seed, began + 0.5 * budget_s)
+    if not any(s.stage == "P2" for s in learn) or not any(s.stage == "P2" for s in check):
+        return report(False, "", "no episode with a measurement could be played")
+    fresh = dict(networks)
+    for i, stage in enumerate(stages):
+        until = began + budget_s * (0.55 + 0.35 * (i + 1) / len(stages))
+        mine = [s for s in learn if s.stage == stage]
+        fresh[stage] = train(
+            _kind(serving), mine, seed=seed, epochs=20, rate=5e-4,
+            start=networks[stage].state_dict(), until=until,
+        )  # fmt: skip
+    before, after = {}, {}
+    for stage in stages:
+        mine = [s for s in check if s.stage == stage]
+        if mine:
+            before[stage] = float(np.mean(score_network(networks[stage], mine).after))
+            after[stage] = float(np.mean(score_network(fresh[stage], mine).after))
+    old, new = float(np.mean(list(before.values()))), float(np.mean(list(after.values())))
+    settings = {"seed": seed, "budget_s": budget_s, "full": full, "samples": len(learn)}
+    digest = hashlib.sha256(f"{catalog.sha256}{serving.id}{sorted(settings.items())}".encode())
+    version = Version(
+        id=f"{moment:%Y%m%dT%H%M%S}-{digest.hexdigest()[:8]}",
+        kind=serving.kind, created_at=moment.isoformat(), data_sha256=catalog.sha256,
+        parent=serving.id, settings=settings, scores={"candidate": after, "serving": before},
+        reason="full" if full else "incremental",
+    )  # fmt: skip
+    registry.add(fresh, version)
+    scores = {"candidate": after, "serving": before}
+    if new < old * (1 - _MARGIN):
+        registry.promote(version.id, at=moment)
+        return report(True, version.id, f"error {new:.4f}, was {old:.4f}", scores)
+    return report(False, version.id, f"error {new:.4f} does not beat {old:.4f}", scores)
+
+
+def _serving(registry: Registry) -> tuple[Version, dict[str, Any]]:
+    version, networks, _ = registry.load_good()
+    return version, networks
+
+
+def _kind(version: Version) -> Kind:
+    kind: Any = version.kind
+    return kind  # type: ignore[no-any-return]
+
+
+def _samples(
+    catalog: Catalog, keep: np.ndarray[Any, Any], seed: int, until: float
+) -> tuple[list[Sample], list[Sample]]:
+    """Episodes of the classes that may be learned from, of those kept, and some random worlds."""
+    rest = catalog.without([int(i) for i in keep])
+    hyper = believe(rest, JobSet.of(catalog), catalog.columns).hyper
+    learn: list[Sample] = []
+    check: list[Sample] = []
+    step = 0
+    while step == 0 or (time.monotonic() < until and step < 12):
+        learn += collect(rest, seed=seed + step, most=16, hyper=hyper)
+        if step < 4:
+            check += collect(catalog, seed=seed + step, most=12, hyper=hyper, targets=keep)
+        # A world now and then, so that what was learned there is not forgotten.
+        world = draw_world(900_000 + seed + step, most_jobs=16)
+        if len(world.names) >= 4:
+            learn += collect(world, seed=seed + step, most=8)
+        step += 1
+    return learn, check
