@@ -13,5 +13,5 @@ from tests.e2e.stack import Stack, free_port, running
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     """Server, deployments and one worker on the embedded cluster; started once."""
     home = tmp_path_factory.mktemp("stack")
-    with running(home, prefect={"metrics_port": free_port(), "damper_s": 30.0}) as found:
+    with running(home, prefect={"metrics_port": free_port(), "damper_s": 20.0}) as found:
         yield found

@@ -60,6 +60,25 @@ class Stack:
         ident = self.api.run(f"{name}/{name}", parameters or {})["id"]
         return self.api.wait(ident, timeout_s=PATIENCE_S)
 
+    @contextlib.contextmanager
+    def quiet(self) -> Iterator[None]:
+        """Without cadence and events: nobody plans in between."""
+        names = ("reallocation", "watch")
+        idents = [self.api.deployment(f"{name}/{name}")["id"] for name in names]
+        for ident in idents:
+            self.api.call("POST", f"/deployments/{ident}/pause_deployment")
+        ends = ("COMPLETED", "FAILED", "CANCELLED", "CRASHED")
+        flows = (*names, "replan")
+        until(
+            lambda: all(r["state_type"] in ends for name in flows for r in self.runs(name)),
+            "the end of what runs",
+        )
+        try:
+            yield
+        finally:
+            for ident in idents:
+                self.api.call("POST", f"/deployments/{ident}/resume_deployment")
+
     def artifacts(self, run_id: str) -> dict[str, dict[str, Any]]:
         body = {"artifacts": {"flow_run_id": {"any_": [run_id]}}, "limit": 50}
         return {a["key"]: a for a in self.api.call("POST", "/artifacts/filter", body)}

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+import time
+import uuid
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -71,26 +73,27 @@ def test_wrong_values_are_refused_by_the_api_too(stack: Stack):
 
 def test_a_storm_of_events_gives_one_replan(stack: Stack):
     stack.run("reallocation")
-    now = datetime.now(UTC).isoformat()
-    storm = [
-        {
+
+    def event(number: int) -> dict:
+        return {
+            "id": str(uuid.uuid4()),
             "event": "gogh.event.server_lost",
-            "occurred": now,
-            "resource": {"prefect.resource.id": f"gogh.s{n}"},
-            "payload": {"reason": f"server s{n} is down"},
+            "occurred": datetime.now(UTC).isoformat(),
+            "resource": {"prefect.resource.id": f"gogh.s{number}"},
+            "payload": {"reason": f"server s{number} is down"},
         }
-        for n in range(8)
-    ]
-    stack.api.call("POST", "/events", storm)
 
     def replans():
         wanted = "event: server s"
         return [r for r in stack.runs("replan") if wanted in json.dumps(r["parameters"])]
 
-    first = until(replans, "a replan by the events")[0]
-    done = stack.api.wait(first["id"], timeout_s=300)
-    assert done["state_type"] == "COMPLETED", done["state"]["message"]
-    assert len(replans()) == 1
+    with stack.quiet():
+        time.sleep(stack.settings.prefect.damper_s + 5)  # an event before this one may be damped
+        stack.api.call("POST", "/events", [event(number) for number in range(8)])
+        first = until(replans, "a replan by the events")[0]
+        done = stack.api.wait(first["id"], timeout_s=300)
+        assert done["state_type"] == "COMPLETED", done["state"]["message"]
+        assert len(replans()) == 1
 
 
 def test_metrics_and_alert_rules_are_as_prometheus_wants_them(stack: Stack, tmp_path: Path):
