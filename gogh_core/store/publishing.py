@@ -8,6 +8,7 @@ old snapshot in one step.
 
 from __future__ import annotations
 
+import mmap
 import os
 import struct
 import time
@@ -48,11 +49,12 @@ def copy_database(store: Store, target: Path) -> float:
     with target.open("xb+", buffering=0) as copy:
         _copy_slices(store, copy.fileno())
         files.sync(target)
+        _, had = _checksums(copy.fileno())
         with store.gate():
             checkpoint(store)
             copied_at = time.time()
             with store.path.open("rb", buffering=0) as source:
-                _copy_changed(source.fileno(), copy.fileno())
+                _copy_changed(source.fileno(), copy.fileno(), had)
     return copied_at
 
 
@@ -77,16 +79,28 @@ def _copy_slices(store: Store, copy: int) -> None:
         time.sleep(gate.LONGEST_WAIT_S)  # a writer that waits has its turn now
 
 
-def _copy_changed(source: int, copy: int) -> None:
+def _checksums(file: int) -> tuple[int, list[bytes]]:
+    """Size of a block and what stands first in each; no blocks where the layout is not ours."""
+    size = os.fstat(file).st_size
+    if size <= _HEADERS_BYTES:
+        return 0, []
+    with mmap.mmap(file, 0, prot=mmap.PROT_READ) as seen:
+        (block,) = struct.unpack_from("<Q", seen, _BLOCK_SIZE_AT)
+        if block < 4096 or (size - _HEADERS_BYTES) % block:
+            return 0, []
+        return block, [seen[at : at + 8] for at in range(_HEADERS_BYTES, size, block)]
+
+
+def _copy_changed(source: int, copy: int, had: list[bytes]) -> None:
     size = os.fstat(source).st_size
-    block = struct.unpack("<Q", os.pread(source, 8, _BLOCK_SIZE_AT))[0]
-    if block < 4096 or (size - _HEADERS_BYTES) % block or size < _HEADERS_BYTES:
+    block, now = _checksums(source)
+    if not block:
         # Not the layout we know: the whole file again is always right.
         os.ftruncate(copy, 0)
         files.copy_range(source, copy, 0, size)
         return
     os.ftruncate(copy, size)
     files.copy_range(source, copy, 0, _HEADERS_BYTES)
-    for at in range(_HEADERS_BYTES, size, block):
-        if os.pread(source, 8, at) != os.pread(copy, 8, at):
-            files.copy_range(source, copy, at, block)
+    for index, checksum in enumerate(now):
+        if index >= len(had) or had[index] != checksum:
+            files.copy_range(source, copy, _HEADERS_BYTES + index * block, block)
