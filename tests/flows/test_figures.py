@@ -128,3 +128,26 @@ def test_the_endpoint_answers_on_the_loopback(store, settings):
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+def test_a_promise_counts_as_missed_only_when_it_was_missed_all_the_time(store):
+    from gogh_core.store import fetch
+
+    with store.write() as c:
+        for job in ("j1", "j2"):
+            c.execute(
+                "INSERT INTO jobs (job_id, job_class, model, kind, mode, gpu_counts, max_gpus, "
+                "required_throughput, unit, priority, shareable, movable, move_cost_j, "
+                "submitted_at, state, seen_at) VALUES (?, 'A', 'A', 'training', 'gang', [1], 1, 5, "
+                "'steps/s', 1, 'true', true, 0, ?, 'running', ?)",
+                [job, NOW, NOW],
+            )
+
+    def missed(since):
+        with store.read() as connection:
+            return fetch(connection, "watch_missed", since=since)["job_id"].to_pylist()
+
+    assert missed(NOW) == ["j2"]
+    assert missed(NOW + MINUTE) == ["j2"]
+    assert missed(NOW - MINUTE) == [], "it was not seen all that time"
+    assert missed(NOW + 5 * MINUTE) == []
