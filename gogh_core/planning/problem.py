@@ -60,6 +60,8 @@ class Draft:
     """Jobs that are not in the problem because nothing can be planned for them yet."""
     kinds: Mapping[str, str] = field(default_factory=dict)
     """How sure each job's promise is: `sure`, `likely`, `short` or `late`."""
+    promised: Mapping[str, float] = field(default_factory=dict)
+    """What each job was promised, or its deadline needs; the problem may require less."""
 
 
 def build_problem(
@@ -103,6 +105,7 @@ def draft_problem(
     faults = unplannable(live, at, here, ways.classes, held=held, state=state)
     rates = ways.here(in_use)
     kinds: dict[str, str] = {}
+    promised: dict[str, float] = {}
     jobs, waiting = [], []
     for name, status in sorted(live.items()):
         if name not in faults:
@@ -116,6 +119,7 @@ def draft_problem(
                 stays=name in request.pin or not _may_move(status, settings, now),
             )
             kinds[name] = owed.kind
+            promised[name] = owed.promised
             priority = waiting_priority(status, settings, now)
             job = _job(status, at[name], owed, priority, now)
             pinned = bool(at[name]) and name in request.pin
@@ -141,7 +145,7 @@ def draft_problem(
         limits=Limits(settings.guards.min_runtime_s, settings.guards.cooldown_s),
         where="problem of this window",
     )
-    return Draft(problem, (*told(kinds), *notes), tuple(waiting), kinds)
+    return Draft(problem, (*told(kinds), *notes), tuple(waiting), kinds, promised)
 
 
 def _servers(

@@ -67,6 +67,8 @@ class Promise:
     required_throughput: float
     surplus_j_per_step: float
     kind: Literal["sure", "likely", "short", "late"] = "sure"
+    promised: float = 0.0
+    """What was really promised, or the deadline needs; `required_throughput` may be less."""
 
 
 def promise(
@@ -95,6 +97,7 @@ def promise(
         kind = "late"
     elif needed is not None:
         required = max(required, needed)
+    promised = required
     if required > 0 and best > 0:
         if here is not None and here.surely < required and (stays or required <= here.likely):
             kind = "likely" if required <= here.likely else "short"
@@ -104,7 +107,7 @@ def promise(
     surplus = job.surplus_j_per_step
     if required <= 0 and surplus <= 0 and job.descriptors.kind is JobKind.TRAINING:
         surplus = cheapest_step_j(job, ways) * (SPEED_WORTH if objective == "throughput" else 1.0)
-    return Promise(required, surplus, kind)
+    return Promise(required, surplus, kind, promised)
 
 
 def _relaxed(

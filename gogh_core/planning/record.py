@@ -7,6 +7,7 @@ that lost its cycle writes nothing.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
@@ -18,6 +19,7 @@ from gogh_core.allocation import Problem
 from gogh_core.domain import Plan
 from gogh_core.errors import StoreError
 from gogh_core.planning.cycles import Turn, keep
+from gogh_core.planning.problem import Draft
 from gogh_core.settings import Settings
 from gogh_core.store import Store, append_rows, fetch
 
@@ -32,15 +34,16 @@ def store_plan(
     turn: Turn,
     plan: Plan,
     *,
-    problem: Problem,
+    draft: Draft,
     options: pa.Table,
     version: str,
     now: datetime,
 ) -> None:
     """Store the plan and say that the cycle is planned; CycleLost when it is not ours any more."""
+    problem = draft.problem
     tables = {
         "plans": _plan_row(plan, turn.cycle.id, now),
-        "placements": _placements(plan, problem),
+        "placements": _placements(plan, draft.promised),
         "moves": _moves(plan),
         "waiting": _waiting(plan),
         "power_actions": _power_actions(plan),
@@ -103,7 +106,7 @@ def _plan_row(plan: Plan, cycle_id: str, now: datetime) -> pa.Table:
     return pa.Table.from_pylist([row], schema=pa.schema(list(zip(row, kinds, strict=True))))
 
 
-def _placements(plan: Plan, problem: Problem) -> pa.Table:
+def _placements(plan: Plan, promised: Mapping[str, float]) -> pa.Table:
     return _rows(
         [
             {
@@ -113,7 +116,7 @@ def _placements(plan: Plan, problem: Problem) -> pa.Table:
                 "gpus": list(slot.gpus),
                 "partner_job_id": placement.partner,
                 "throughput": placement.throughput,
-                "required_throughput": problem.job_of[placement.job].required_throughput,
+                "required_throughput": promised.get(placement.job, 0.0),
                 "power_limit_w": placement.power_limit_w,
             }
             for placement in plan.placements

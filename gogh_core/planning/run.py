@@ -209,7 +209,7 @@ def _store(run: _Run, made: Allocated, estimated: Estimated) -> None:
         run.settings,
         run.turn,
         made.plan,
-        problem=made.draft.problem,
+        draft=made.draft,
         options=estimated.options,
         version=estimated.version,
         now=run.clock(),
