@@ -1,4 +1,4 @@
-"""`gogh bench estimators`: accuracy, learning, intervals, feasibility, power and speed in one run."""
+"""`gogh bench estimators`: accuracy, learning, intervals, feasibility, power, speed in one run."""
 
 from __future__ import annotations
 

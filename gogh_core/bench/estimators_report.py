@@ -96,7 +96,7 @@ def _by_family(rows: pd.DataFrame, kind: str) -> list[dict[str, Any]]:
     chosen = rows[rows["method"].isin([BAR, f"{kind}, facts"]) & (rows["split"] == "LOMO")]
     means = chosen.assign(mean=[float(np.mean(e)) for e in chosen["error"]])
     table = means.groupby(["task", "family", "method"])["mean"].mean().reset_index()
-    return [dict(row) for row in table.to_dict("records")]
+    return [{str(k): v for k, v in row.items()} for row in table.to_dict("records")]
 
 
 def speed() -> dict[str, float]:

@@ -173,7 +173,7 @@ def believe(
     variance[0] += level.variance(jobs.unit_code, jobs.has_facts)
 
     cell = _cell_features(mean[0], table, seconds, jobs.has_facts)
-    spread = float(np.nanvar(table)) if (~np.isnan(table)).any() else 1.0
+    spread = max(float(np.nanvar(table)), 0.1) if (~np.isnan(table)).any() else 1.0
     trust = np.where(np.isnan(table), np.clip(1 - 2 * variance[0] / spread, 0.0, 1.0), 1.0)
     featured = JobKernels(kernel_jobs, likeness, None, cell, trust)
     found = [first]

@@ -1,0 +1,119 @@
+"""Versions: kept, promoted, rolled back; bad weights refused; retraining promotes only the better."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from gogh_core.errors import InvalidInput, WeightsRefused
+from gogh_core.estimation import Catalog, Registry, Version, load_estimator, retrain
+from gogh_core.estimation.networks import KINDS, build, run
+from gogh_core.estimation.registry import shipped
+
+NOW = datetime(2026, 1, 5, tzinfo=UTC)
+
+
+def keep(registry: Registry, name: str, seed: int = 0) -> Version:
+    version = Version(id=name, kind="feed-forward", created_at=NOW.isoformat(), data_sha256="")
+    networks = {stage: build("feed-forward", seed=seed) for stage in ("P1", "P2")}
+    return registry.add(networks, version)
+
+
+def test_promotion_and_rollback(tmp_path: Path) -> None:
+    registry = Registry(tmp_path)
+    assert registry.serving == "shipped"
+    for name in ("one", "two"):
+        keep(registry, name)
+        registry.promote(name, at=NOW)
+    assert load_estimator(tmp_path).version == "two"
+    assert registry.rollback() == "one"
+    assert registry.rollback() == "shipped"
+    with pytest.raises(InvalidInput, match="nothing to roll back"):
+        registry.rollback()
+    assert [v.id for v in registry.versions()] == ["one", "two"]
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda raw: raw[:-7],
+        lambda raw: b"\x80\x04cposix\nsystem\n",
+        lambda raw: raw[:-1] + bytes([raw[-1] ^ 1]),
+        lambda raw: b"",
+        lambda raw: raw + b"0" * 5_000_000,
+    ],
+)
+def test_a_damaged_or_hostile_file_is_refused_and_the_serving_one_stays(
+    tmp_path: Path, damage
+) -> None:
+    registry = Registry(tmp_path)
+    keep(registry, "good")
+    registry.promote("good", at=NOW)
+    keep(registry, "bad", seed=1)
+    path = tmp_path / "versions" / "bad" / "p2.safetensors"
+    path.write_bytes(damage(path.read_bytes()))
+    with pytest.raises(WeightsRefused):
+        registry.promote("bad", at=NOW)
+    assert load_estimator(tmp_path).version == "good"
+
+
+def test_foreign_tensors_and_nan_are_refused(tmp_path: Path) -> None:
+    import torch
+    from safetensors.torch import save_file
+
+    from gogh_core.estimation.registry import load_weights
+
+    save_file({"x": torch.zeros(3)}, tmp_path / "foreign.safetensors")
+    with pytest.raises(WeightsRefused, match="not those"):
+        load_weights(tmp_path / "foreign.safetensors", "gru")
+    state = build("gru").state_dict()
+    state["enter.bias"] = torch.full_like(state["enter.bias"], float("nan"))
+    save_file(state, tmp_path / "nan.safetensors")
+    with pytest.raises(WeightsRefused, match="NaN"):
+        load_weights(tmp_path / "nan.safetensors", "gru")
+    with pytest.raises(WeightsRefused, match="kind"):
+        load_weights(tmp_path / "nan.safetensors", "oracle")
+
+
+def test_a_serving_version_that_rots_falls_back_and_says_so(tmp_path: Path) -> None:
+    registry = Registry(tmp_path)
+    keep(registry, "one")
+    registry.promote("one", at=NOW)
+    (tmp_path / "versions" / "one" / "version.json").write_text(json.dumps({"schema": "x"}))
+    estimator = load_estimator(tmp_path)
+    assert estimator.version.startswith("shipped")
+    assert "schema" in estimator.refused
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_shipped_kind_loads_and_is_deterministic(kind: str) -> None:
+    import numpy as np
+
+    _, networks = shipped(kind)
+    rows = np.random.default_rng(0).normal(size=(4, 3, 24)).astype(np.float32)
+    first, again = run(networks["P2"], rows), run(networks["P2"], rows)
+    assert (first[0] == again[0]).all()
+    assert abs(first[0]).max() <= 1.5
+
+
+def test_retraining_keeps_every_version_and_promotes_only_the_better(
+    tmp_path: Path, catalog: Catalog
+) -> None:
+    registry = Registry(tmp_path)
+    report = retrain(catalog, registry, budget_s=2, seed=0, now=NOW)
+    assert report.classes == len(catalog.names)
+    if report.candidate:
+        assert [v.id for v in registry.versions()] == [report.candidate]
+        scores = report.scores
+        better = scores["candidate"]["P2"] < scores["serving"]["P2"] * 0.995
+        assert report.promoted == better
+    assert registry.serving == (report.candidate if report.promoted else "shipped")
+
+
+def test_too_few_classes_teach_nothing(tmp_path: Path) -> None:
+    report = retrain(Catalog.empty(), Registry(tmp_path), budget_s=1, seed=0, now=NOW)
+    assert not report.promoted
+    assert "too few" in report.reason
