@@ -19,7 +19,10 @@ from gogh_core.allocation.verify_bound import bound_of
 
 __all__ = ["prove"]
 
-_NODES = 400
+_NODES = 600
+_TRIES = 16
+_NO_LIMIT = 10**9
+"""What only cuts may bound: a bound that is no cut would have a price that nobody can check."""
 _TOLERANCE = 1e-5
 
 
@@ -50,13 +53,15 @@ def prove(search: Search, best: Any, gap: float) -> bool:
     stuck: list[_Node] = []
     while heap and count < _NODES:
         bound_w, _, node = heap[0]
+        bound_w = min([bound_w, *(other.bound_w for other in stuck)])
         if best.cost_w - bound_w <= gap * abs(bound_w) * 0.98 + 1e-9 or search.out_of_time():
             break
         heapq.heappop(heap)
         split = _split(search, node.result)
         if split is None:
-            heapq.heappush(heap, (node.bound_w, count, node))
-            break
+            # Whole in everything that can be split on: its rounding is as good as it gets.
+            stuck.append(node)
+            continue
         what, k, at = split
         before = dict(node.raw)
         low: dict[str, Any] = {}
@@ -65,12 +70,12 @@ def prove(search: Search, best: Any, gap: float) -> bool:
         node.raw.update({"split": what, "kind": k, "at": at, "low": low, "high": high})
         for raw, below in ((low, True), (high, False)):
             box = dict(node.box)
-            top = len(c.kinds[k].servers) * (1 if what == "servers" else c.kinds[k].size)
+            top = len(c.kinds[k].servers) if what == "servers" else _NO_LIMIT
             span = box.get((what, k), (0, top))
             box[what, k] = (span[0], at) if below else (at + 1, span[1])
             cuts = node.cuts
-            if what == "gpus":
-                cuts = (*cuts, (k, at if below else at + 1, below))
+            if what != "servers":
+                cuts = (*cuts, (what, k, at if below else at + 1, below))
             if box[what, k][0] > box[what, k][1]:
                 raw.update(before)
                 continue
@@ -81,7 +86,7 @@ def prove(search: Search, best: Any, gap: float) -> bool:
             if solved is None:
                 # No proof of its own: the parent's prices hold here too.
                 raw.update(
-                    {**before, "cuts": [*before.get("cuts", []), *([0.0] * (what == "gpus"))]}
+                    {**before, "cuts": [*before.get("cuts", []), *([0.0] * (what != "servers"))]}
                 )
                 kept = _Node(box, node.result, node.bound_w, raw, cuts)
                 stuck.append(kept)
@@ -124,7 +129,29 @@ def _split(search: Search, result: LpResult) -> tuple[str, int, int] | None:
                 weight = off * np.array([abs(k.use_w) + 1e-9 for k in search.c.kinds])
             k = int(np.argmax(np.where(off > WHOLE, weight, -1)))
             return what, k, int(np.floor(values[k]))
-    return None
+    return _split_option(search, result)
+
+
+def _split_option(search: Search, result: LpResult) -> tuple[str, int, int] | None:
+    """The option whose count is farthest from whole, weighted by its watts."""
+    counts: dict[int, float] = {}
+    for index in np.flatnonzero(result.x > WHOLE):
+        column = search.master.program.columns[index]
+        if column.what[0] in ("single", "pair"):
+            counts[column.what[1]] = counts.get(column.what[1], 0.0) + float(result.x[index])
+        elif column.what[0] == "bundle":
+            for row, _, _, realm in column.what[2]:
+                if realm < 0:
+                    counts[row] = counts.get(row, 0.0) + float(result.x[index])
+    best: tuple[float, int] | None = None
+    for row, value in sorted(counts.items()):
+        off = abs(value - round(value))
+        weight = off * (1 + abs(float(search.c.net_w[row])))
+        if off > WHOLE and (best is None or weight > best[0]):
+            best = (weight, row)
+    if best is None:
+        return None
+    return "option", best[1], int(np.floor(counts[best[1]]))
 
 
 def _try(search: Search, best: Any, node: _Node, gap: float, tried: set[tuple[Any, ...]]) -> None:
@@ -134,8 +161,9 @@ def _try(search: Search, best: Any, node: _Node, gap: float, tried: set[tuple[An
     values = node.result.x[search.master.on_columns]
     if np.abs(values - np.round(values)).max(initial=0.0) > WHOLE:
         return
-    key = tuple(np.round(values).astype(int).tolist())
-    if key in tried:
+    taken = np.round(node.result.x[search.master.taken_columns], 3)
+    key = (*np.round(values).astype(int).tolist(), *taken.tolist())
+    if key in tried or len(tried) >= _TRIES:
         return
     tried.add(key)
     counts = search.finish(node.result, {}, gap=1e-4)

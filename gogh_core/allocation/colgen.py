@@ -29,8 +29,8 @@ _OWN_JOBS = ("stay", "host", "both", "keep")
 
 Box = dict[tuple[str, int], tuple[int, int]]
 """Bounds of a branch: ("servers" or "gpus", kind) to (low, high)."""
-Cuts = tuple[tuple[int, int, bool], ...]
-"""(kind, GPUs, at most?) in the order of the branch."""
+Cuts = tuple[tuple[str, int, int, bool], ...]
+"""("gpus" or "option", kind or row, number, at most?) in the order of the branch."""
 
 
 class Search:
@@ -120,18 +120,39 @@ class Search:
         c = self.c
         for key in before or {}:
             if key not in box:
-                kind = c.kinds[key[1]]
-                high = float(len(kind.servers)) if key[0] == "servers" else float("inf")
+                high = float("inf")
+                if key[0] == "servers":
+                    high = float(len(c.kinds[key[1]].servers))
                 self._bound(key, 0.0, high)
         for key, (low, high) in box.items():
             self._bound(key, float(low), float(high))
 
     def _bound(self, key: tuple[str, int], low: float, high: float) -> None:
-        columns = self.master.on_columns if key[0] == "servers" else self.master.taken_columns
-        index = columns[key[1]]
+        if key[0] == "option":
+            index = self._counted(key[1])
+        else:
+            columns = self.master.on_columns if key[0] == "servers" else self.master.taken_columns
+            index = columns[key[1]]
         self.master.program.columns[index].lower = low
         self.master.program.columns[index].upper = high
         self.lp.set_column(index, low, high)
+
+    def _counted(self, row: int) -> int:
+        """The column that counts an option's uses, made where it is new."""
+        master = self.master
+        if row in master.count_rows:
+            return master.count_rows[row][1]
+        before = len(master.program.columns)
+        index, column = master.count_option(row)
+        self.lp.sync()
+        entries = {
+            at: value
+            for at, other in enumerate(master.program.columns[: before + 1])
+            for mine, value in zip(other.rows, other.values, strict=True)
+            if mine == index
+        }
+        self.lp.set_matrix_row(index, entries)
+        return column
 
     def leaf(self, prices: Prices, cuts: Cuts = ()) -> dict[str, Any]:
         """The certificate of one leaf: the prices, by job and by kind, and of its cuts."""
@@ -140,7 +161,7 @@ class Search:
         for group in c.groups:
             values[group.jobs] = prices.groups[group.index]
         capacity = np.maximum(np.minimum(prices.room, prices.gpus), 0.0)
-        bounded = {cut[0] for cut in cuts}
+        bounded = {cut[1] for cut in cuts if cut[0] == "gpus"}
         for k in bounded:
             capacity[k] = max(0.0, float(prices.room[k]))
         raw: dict[str, Any] = {
@@ -336,7 +357,7 @@ class Search:
                 row in slots for row in _slot_rows(program, index)
             ):
                 chosen.append(index)
-            elif kind in ("on", "on_server", "taken"):
+            elif kind in ("on", "on_server", "taken", "count"):
                 chosen.append(index)
         if not groups and not loose:
             return None
@@ -358,10 +379,15 @@ class Search:
 def _cut_prices(prices: Prices, cuts: Cuts) -> list[float]:
     """The tightest cut on each side of a kind carries what GPUs cost beyond their room."""
     result = [0.0] * len(cuts)
-    for k in {cut[0] for cut in cuts}:
-        extra = float(prices.gpus[k]) - max(0.0, float(prices.room[k]))
+    for what, k in {cut[:2] for cut in cuts}:
+        if what == "gpus":
+            extra = float(prices.gpus[k]) - max(0.0, float(prices.room[k]))
+        else:
+            extra = prices.counts.get(k, 0.0)
         mine = [
-            (at, cut[1]) for at, cut in enumerate(cuts) if cut[0] == k and cut[2] == (extra > 0)
+            (at, cut[2])
+            for at, cut in enumerate(cuts)
+            if cut[:2] == (what, k) and cut[3] == (extra > 0)
         ]
         if mine:
             pick = min if extra > 0 else max

@@ -75,6 +75,11 @@ def no_job_shares_with_itself(model: Any, part: Part) -> None:
     part.add_family(model, "self")
 
 
+def options_are_counted(model: Any, part: Part) -> None:
+    """The count of an option that is branched on is how often it is used on new GPUs."""
+    part.add_family(model, "count")
+
+
 CONSTRAINTS: tuple[Callable[[Any, Part], None], ...] = (
     every_job_runs_once_or_waits,
     sides_of_a_pair_are_filled,
@@ -88,4 +93,5 @@ CONSTRAINTS: tuple[Callable[[Any, Part], None], ...] = (
     few_enough_move,
     power_stays_under_the_cap,
     no_job_shares_with_itself,
+    options_are_counted,
 )

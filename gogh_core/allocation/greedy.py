@@ -98,6 +98,11 @@ def keep_running(board: Board) -> None:
         together = [seat for member in sorted(unit) for seat in seats[member]]
         if _allowed(board, together):
             board.put(together)
+            continue
+        for member in sorted(unit, key=lambda m: (not c.problem.jobs[m].pinned, -c.wait_w[m], m)):
+            alone = None if c.spread[member] else _stay_alone(c, member)
+            if alone is not None and _allowed(board, alone):
+                board.put(alone)
 
 
 def _as_they_are(c: Compiled) -> dict[int, list[Seat]]:

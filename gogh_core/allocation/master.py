@@ -12,6 +12,7 @@ for, so that a solution can be read back:
 ("stay", job, row)                   a running job alone where it is
 ("host", job, row, side, realm)      a running job where it is, with somebody who comes
 ("both", job, partner, row)          two that share where they are
+("count", row)                       how often an option is used on new GPUs, where that is branched on
 ("bundle", group, items)             slots of a spread job; ("keep", job, items) where it is
 A place is (kind,) or, for gangs larger than a server, the kinds of the whole servers.
 """
@@ -39,6 +40,8 @@ class Master:
         self.c = c = compiled
         self.program = Program()
         self.self_rows: dict[tuple[int, int], dict[int, int]] = {}
+        self.count_rows: dict[int, tuple[int, int]] = {}
+        """Options that are branched on: row and column of their count."""
         self.slot_users: dict[tuple[int, int], dict[int, int]] = {}
         """Pairs and hosts of a class with itself by (row, realm): column, always -1."""
         self.slot_sides: dict[tuple[int, int], dict[int, int]] = {}
@@ -191,7 +194,31 @@ class Master:
         entries: dict[int, float] = {}
         cost = self._gpus(entries, row, place)
         entries[self.program.row(("slot", row, 0, -1))] = -1.0
+        self._count(entries, row)
         return self._add(("single", row, place), cost, entries)
+
+    def _count(self, entries: dict[int, float], row: int, number: float = 1.0) -> None:
+        if row in self.count_rows:
+            index = self.count_rows[row][0]
+            entries[index] = entries.get(index, 0.0) + number
+
+    def count_option(self, row: int) -> tuple[int, int]:
+        """A row and a column that count how often an option is used on new GPUs."""
+        if row in self.count_rows:
+            return self.count_rows[row]
+        index = self.program.row(("count", row))
+        for column in self.program.columns:
+            number = 0
+            if column.what[0] in ("single", "pair") and column.what[1] == row:
+                number = 1
+            elif column.what[0] == "bundle":
+                number = sum(item[0] == row and item[3] < 0 for item in column.what[2])
+            if number:
+                column.rows = (*column.rows, index)
+                column.values = (*column.values, float(number))
+        self._add(("count", row), 0.0, {index: -1.0})
+        self.count_rows[row] = (index, len(self.program.columns) - 1)
+        return self.count_rows[row]
 
     def side(self, group: Group, row: int, side: int, realm: int) -> bool:
         """A job of the group on one side of a shared option on new GPUs."""
@@ -240,6 +267,7 @@ class Master:
             slot = self._slot(row, side, realm)
             entries[slot] = entries.get(slot, 0.0) - 1.0
         self._with_itself(entries, row, realm)
+        self._count(entries, row)
         return self._note_user(self._add(("pair", row, realm, place), cost, entries), row, realm)
 
     def stay(self, group: Group, row: int) -> bool:
@@ -291,6 +319,7 @@ class Master:
                 cap = self.cap_rows[kind]
                 entries[cap] = entries.get(cap, 0.0) + 1.0
                 self._power(entries, float(c.net_w[row]))
+                self._count(entries, row)
                 cost += float(c.net_w[row])
             else:
                 slot = self._slot(row, side, realm)

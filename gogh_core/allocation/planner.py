@@ -99,7 +99,7 @@ def plan(
     status: PlanStatus = "feasible"
     if best.gap <= gap + 1e-9:
         status = "optimal"
-    elif best.source in ("greedy", "stay"):
+    elif not finished and best.source in ("greedy", "stay"):
         status = "greedy"
     elif not finished:
         status = "time_limit"
@@ -107,7 +107,7 @@ def plan(
         compiled,
         best.seats,
         status=status,
-        solver=used if best.source not in ("greedy", "stay") else f"greedy ({used})",
+        solver="greedy" if status == "greedy" else used,
         solve_s=time.monotonic() - started,
         bound_w=best.bound_w,
         certificate=best.certificate,
@@ -179,7 +179,7 @@ def _checked(problem: Problem, made: Plan, versions: Mapping[str, Any] | None) -
         return made
     note = f"a plan was refused by the verifier ({violations[0]}); this is the greedy one"
     fallback = greedy(problem, versions=versions)
-    if made.solver.startswith("greedy"):
+    if made.status == "greedy":
         raise SolverFailed(f"the verifier refused the plan: {'; '.join(violations[:5])}")
     raw = fallback.to_dict()
     raw["notes"] = [*raw["notes"], note]

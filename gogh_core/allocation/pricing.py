@@ -40,6 +40,8 @@ class Prices:
     ties: dict[tuple[Any, ...], float] = field(default_factory=dict)
     selves: dict[tuple[int, int, int], float] = field(default_factory=dict)
     """(row, realm, group): price of filling a class with itself."""
+    counts: dict[int, float] = field(default_factory=dict)
+    """Price of using an option whose count is branched on; of either sign."""
 
     @classmethod
     def of(cls, master: Master, duals: Floats) -> Prices:
@@ -59,6 +61,8 @@ class Prices:
             -float(duals[master.moves_row]) if master.moves_row >= 0 else 0.0,
             -float(duals[master.power_row]) if master.power_row >= 0 else 0.0,
         )
+        for option_row, (row, _) in master.count_rows.items():
+            prices.counts[option_row] = -float(duals[row])
         for key, row in master.program.row_of.items():
             if key[0] == "slot" and key[3] >= 0:
                 prices.slots[key[1], key[2], key[3]] = float(duals[row])
@@ -205,6 +209,13 @@ class Pricer:
             best = step
         return best.get(m, (INF, None))
 
+    def option_prices(self, prices: Prices, place_cost: Floats) -> Floats:
+        """What each option costs on new GPUs."""
+        option = (1 + prices.power) * self.c.net_w + place_cost[self.place_of]
+        for row, price in prices.counts.items():
+            option[row] += price
+        return option
+
     # --- gangs -----------------------------------------------------------------------------
 
     def offers(self, block: _Block, prices: Prices) -> Floats:
@@ -229,7 +240,7 @@ class Pricer:
         c, master = self.c, self.master
         place_cost, places = self.place_prices(prices)
         watts = (1 + prices.power) * c.net_w
-        option = watts + place_cost[self.place_of]
+        option = self.option_prices(prices, place_cost)
         added = 0
         bids = [self.offers(block, prices) for block in self.blocks]
         self.worst = 0.0

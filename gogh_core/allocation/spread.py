@@ -60,8 +60,7 @@ def add_bundles(pricer: Pricer, prices: Prices) -> int:
     """Bundles that are worth adding for each spread group; the count of new columns."""
     c = pricer.c
     place_cost, places = pricer.place_prices(prices)
-    watts = (1 + prices.power) * c.net_w
-    option = watts + place_cost[pricer.place_of]
+    option = pricer.option_prices(prices, place_cost)
     bids = [pricer.offers(block, prices) for block in pricer.blocks]
     tops = []
     for realm in range(len(c.realms)):

@@ -41,16 +41,17 @@ def bound_of(problem: Problem, certificate: Mapping[str, Any]) -> float:
             continue
         what, kind = str(node["split"]), int(node["kind"])
         at = int(node["at"])
-        if not 0 <= kind < len(facts.kinds):
-            raise ValueError(f"there is no kind {kind}")
+        top = len(problem.table) if what == "option" else len(facts.kinds)
+        if not 0 <= kind < top:
+            raise ValueError(f"there is no {what} {kind}")
         for child, below in ((node["low"], True), (node["high"], False)):
             if what == "servers":
                 low, high = box.get(kind, (0, facts.kinds[kind].number))
                 pair = (low, min(high, at)) if below else (max(low, at + 1), high)
                 if pair[0] <= pair[1]:
                     stack.append((child, {**box, kind: pair}, cuts))
-            elif what == "gpus":
-                cut = _Cut(kind, at if below else at + 1, below)
+            elif what in ("gpus", "option"):
+                cut = _Cut(what, kind, at if below else at + 1, below)
                 stack.append((child, box, [*cuts, cut]))
             else:
                 raise ValueError(f"a node splits on {what!r}")
@@ -59,8 +60,10 @@ def bound_of(problem: Problem, certificate: Mapping[str, Any]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class _Cut:
-    """At most (or at least) `value` GPUs of a kind are in use by jobs that fit a server."""
+    """At most (or at least) `value`: GPUs of a kind in use by jobs that fit a server ("gpus"), or
+    uses of an option on GPUs where nobody stays ("option")."""
 
+    what: str
     kind: int
     value: int
     at_most: bool
@@ -259,9 +262,13 @@ class _Prices:
         self.cap = max(0.0, float(raw.get("cap", 0.0))) * (problem.power_cap_w is not None)
         self.gpu = self.capacity.copy()
         self.paid_back = 0.0
+        self.options: dict[int, float] = {}
         for cut, price in zip(cuts, numbers("cuts", len(cuts)), strict=True):
             signed = max(0.0, price) if cut.at_most else min(0.0, price)
-            self.gpu[cut.kind] += signed
+            if cut.what == "gpus":
+                self.gpu[cut.kind] += signed
+            else:
+                self.options[cut.kind] = self.options.get(cut.kind, 0.0) + signed
             self.paid_back += signed * cut.value
         self.sides = {int(row): float(price) for row, price in raw.get("sides") or []}
         self.quota_of = np.array([self.quotas.get(job.owner, 0.0) for job in problem.jobs])
@@ -298,6 +305,8 @@ def _cheapest(facts: _Facts, prices: _Prices) -> Array:
     power = 1 + prices.cap
     watts = power * (table.power_w - table.gpus * facts.idle[table.type_id])
     option = watts + _place_price(facts, prices, power)
+    for row, price in prices.options.items():
+        option[row] += price
     stays = _stays(facts, prices, power)
     side_price = [
         _side_prices(facts, prices, option, watts, stays, realm)
