@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from datetime import UTC, datetime
 
 import pytest
@@ -10,8 +9,9 @@ from hypothesis import given, settings, strategies
 
 from gogh_core.cluster.slurm import read_comment, write_comment
 from gogh_core.cluster.slurm.comment import opts_in
-from gogh_core.cluster.slurm.reading import read
+from gogh_core.cluster.slurm.reading import parsed, read
 from gogh_core.cluster.slurm.submit import arguments
+from gogh_core.cluster.slurm.text import Marks, expand_hosts, jobs_from_text, nodes_from_text
 from gogh_core.domain import JobKind, JobState, PowerState
 from gogh_core.errors import ClusterUnavailable, InvalidInput
 from gogh_core.settings import Settings, SlurmSettings
@@ -143,7 +143,7 @@ def node(name: str, **more) -> dict:
 
 
 def reading(jobs: list[dict], nodes: list[dict], settings: Settings):
-    return read(json.dumps({"jobs": jobs}), json.dumps({"nodes": nodes}), settings, NOW)
+    return read(jobs, nodes, settings, NOW)
 
 
 def there(name: str, detail: str) -> dict:
@@ -233,6 +233,40 @@ class TestReading:
         assert found.state.jobs[0].state is ours
 
     @pytest.mark.parametrize("text", ["", "{", "[]", '{"jobs": 3}', '{"jobs": [3]}'])
-    def test_nonsense_of_slurm_is_no_answer(self, text, settings) -> None:
+    def test_nonsense_of_slurm_is_no_answer(self, text) -> None:
         with pytest.raises(ClusterUnavailable):
-            read(text, '{"nodes": []}', settings, NOW)
+            parsed(text, "jobs", "squeue --json")
+
+
+class TestText:
+    """Slurms whose programs know no JSON."""
+
+    def test_lists_of_nodes(self) -> None:
+        assert list(expand_hosts("a,gpu[01-03,7]-x,b2")) == [
+            "a",
+            "gpu01-x",
+            "gpu02-x",
+            "gpu03-x",
+            "gpu7-x",
+            "b2",
+        ]
+        assert list(expand_hosts("")) == []
+        with pytest.raises(ClusterUnavailable, match="too long"):
+            list(expand_hosts("n[0-99999999]"))
+
+    def test_what_was_not_asked_for_is_no_answer(self) -> None:
+        with pytest.raises(ClusterUnavailable):
+            jobs_from_text("a|b#", Marks("|", "#"))
+
+    def test_names_and_comments_cannot_forge_fields(self, settings) -> None:
+        fields = [
+            "7", "7", "RUNNING", "ann", "gpu", "gres:gpu:2", "n1", "n1", "1790000000",
+            "1790000100", "12", "x\ny | z", "gogh model=a",
+        ]  # fmt: skip
+        jobs = jobs_from_text("<>".join(fields) + "##\n", Marks("<>", "##"))
+        lines = ("n1<>gpu<>mixed<>gpu:v100:4##", "n2<>gpu<>down*<>gpu:v100:4##", "")
+        nodes = nodes_from_text("\n".join(lines), Marks("<>", "##"))
+        found = reading(jobs, nodes, settings)
+        assert found.state.jobs[0].slots[0].gpus == (0, 1)
+        assert found.state.jobs[0].job.name == "x\ny | z"
+        assert [s.power for s in found.state.servers] == [PowerState.ON, PowerState.DOWN]

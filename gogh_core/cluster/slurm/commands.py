@@ -51,8 +51,9 @@ class Commands:
             self._environment["SLURM_CONF"] = str(settings.conf)
         # Options that a person's shell may carry must not change what we ask.
         for name in list(self._environment):
-            if name.startswith(("SQUEUE_", "SINFO_", "SCONTROL_", "SBATCH_", "SLURM_TIME_FORMAT")):
+            if name.startswith(("SQUEUE_", "SINFO_", "SCONTROL_", "SBATCH_")):
                 del self._environment[name]
+        self._environment["SLURM_TIME_FORMAT"] = "%s"
 
     def read(self, program: str, *arguments: str) -> str:
         """What a program prints; any failure is ClusterUnavailable."""

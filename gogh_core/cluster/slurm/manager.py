@@ -12,10 +12,12 @@ from __future__ import annotations
 import threading
 import time
 from datetime import UTC, datetime
+from typing import Any
 
 from gogh_core.cluster.manager import Capabilities
 from gogh_core.cluster.slurm.commands import Commands
-from gogh_core.cluster.slurm.reading import Node, Reading, Record, read
+from gogh_core.cluster.slurm.reading import Node, Reading, Record, parsed, read
+from gogh_core.cluster.slurm.text import text_of
 from gogh_core.domain import ClusterState, PowerState, Slot
 from gogh_core.errors import ActionFailed, ClusterUnavailable, NotCapable
 from gogh_core.settings import Settings
@@ -42,6 +44,7 @@ class SlurmManager:
         self._last: tuple[float, Reading] | None = None
         # When we last changed each job: older looks at it do not count.
         self._touched: dict[str, float] = {}
+        self._json = True
         self._waits_since: dict[str, float] = {}
         self._switches: bool | None = None
 
@@ -84,13 +87,28 @@ class SlurmManager:
             if self._last is not None and self._last[0] >= since:
                 return self._last[1]
             started = time.monotonic()
-            nodes = self._commands.read("sinfo", "--json")
-            queue = self._commands.read("squeue", "--json")
-            reading = read(queue, nodes, self._settings, datetime.now(UTC))
+            reading = read(*self._jobs_and_nodes(), self._settings, datetime.now(UTC))
             self._last = (started, reading)
             waiting = {job for job, record in reading.records.items() if record.waits}
             self._waits_since = {job: self._waits_since.get(job, started) for job in waiting}
             return reading
+
+    def _jobs_and_nodes(self) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+        """By JSON where this Slurm has it, by text otherwise."""
+        if self._json:
+            try:
+                nodes = self._commands.read("sinfo", "--json")
+                queue = self._commands.read("squeue", "--json")
+            except ClusterUnavailable as error:
+                if "option" not in error.what:
+                    raise
+                self._json = False
+            else:
+                return (
+                    parsed(queue, "jobs", "squeue --json"),
+                    parsed(nodes, "nodes", "sinfo --json"),
+                )
+        return text_of(self._commands)
 
     def place(
         self,
@@ -250,7 +268,7 @@ class SlurmManager:
         """
         nodes = self.reading(time.monotonic() - _FRESH_S).nodes
         elsewhere = record.required in nodes and record.required not in {s.server for s in slots}
-        if not record.restarts or elsewhere:
+        if record.restarts == 0 or elsewhere:
             return
         since = self._waits_since.get(record.id, time.monotonic())
         time.sleep(max(0.0, since + _CREDENTIALS_S - time.monotonic()))

@@ -1,4 +1,4 @@
-"""What `squeue --json` and `sinfo --json` say, as servers and jobs of ours.
+"""What squeue and sinfo say, as servers and jobs of ours.
 
 A job is ours when it opted in (its partition or its comment) and is of a form that can be planned;
 why others are not is said in `Reading.refused`. GPUs of jobs that are not ours are foreign. Nodes
@@ -31,7 +31,7 @@ from gogh_core.errors import ClusterUnavailable, InvalidInput
 from gogh_core.hardware import find
 from gogh_core.settings import Settings
 
-__all__ = ["Node", "Reading", "Record", "read"]
+__all__ = ["Node", "Reading", "Record", "parsed", "read"]
 
 _RUNS = ("RUNNING", "SUSPENDED", "STOPPED", "RESIZING", "SIGNALING", "STAGE_OUT")
 _STARTS = ("CONFIGURING", "COMPLETING")
@@ -53,7 +53,8 @@ class Record:
     held: bool
     admin_comment: str
     slots: tuple[Slot, ...]
-    restarts: int = 0
+    restarts: int | None = 0
+    """How often it was requeued; None: Slurm did not say."""
     required: str = ""
     """The nodes it was last told to run on, as Slurm writes lists of nodes."""
 
@@ -94,10 +95,10 @@ class Reading:
     """Jobs that meant to opt in and cannot be planned, with the reason."""
 
 
-def read(queue: str, nodes: str, settings: Settings, at: datetime) -> Reading:
-    """The reading of what both programs printed."""
-    jobs = _parsed(queue, "jobs", "squeue --json")
-    raw_nodes = _parsed(nodes, "nodes", "sinfo --json")
+def read(
+    jobs: list[dict[str, Any]], nodes: list[dict[str, Any]], settings: Settings, at: datetime
+) -> Reading:
+    """The reading of what both programs said."""
     records: dict[str, Record] = {}
     statuses: list[JobStatus] = []
     refused: dict[str, str] = {}
@@ -117,7 +118,7 @@ def read(queue: str, nodes: str, settings: Settings, at: datetime) -> Reading:
             busy.update(record.nodes)
             for slot in record.slots:
                 foreign[slot.server].update(slot.gpus)
-    known = [_node(raw, settings) for raw in raw_nodes]
+    known = [_node(raw, settings) for raw in nodes]
     servers = tuple(
         replace(
             status,
@@ -134,7 +135,8 @@ def read(queue: str, nodes: str, settings: Settings, at: datetime) -> Reading:
     )
 
 
-def _parsed(text: str, name: str, where: str) -> list[dict[str, Any]]:
+def parsed(text: str, name: str, where: str) -> list[dict[str, Any]]:
+    """The list of that name in a JSON document of Slurm."""
     try:
         # Names and comments may hold control characters that Slurm does not escape.
         raw = json.loads(text, strict=False)
@@ -164,7 +166,7 @@ def _record(raw: Mapping[str, Any]) -> Record:
         raw.get("priority") == 0,
         str(raw.get("admin_comment") or ""),
         () if state in _WAITS else tuple(slots),
-        int(raw.get("restart_cnt") or 0),
+        raw.get("restart_cnt", 0),
         str(raw.get("required_nodes") or ""),
     )
 

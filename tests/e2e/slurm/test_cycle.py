@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from gogh_core.cluster import carry_out
@@ -176,6 +178,37 @@ def test_drained_down_and_reserved_nodes_are_respected(
     finally:
         slurm.slurm("scontrol", "delete", "reservationname=r1")
         slurm.wait(lambda: "RESERVED" not in slurm.node_state("a100-2"), "no reservation")
+
+
+def test_a_slurm_without_json_says_the_same_in_text(
+    slurm: Lab, manager: SlurmManager, settings: Settings, tmp_path: Path
+) -> None:
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    for name in ("squeue", "sinfo"):
+        refusal = f"echo \"{name}: unrecognized option '--json'\" >&2; exit 1"
+        wrapper = folder / name
+        wrapper.write_text(
+            f'#!/bin/sh\n[ "$1" = --json ] && {{ {refusal}; }}\nexec /usr/bin/{name} "$@"\n'
+        )
+        wrapper.chmod(0o755)
+    (folder / "scontrol").symlink_to("/usr/bin/scontrol")
+    old = SlurmManager(
+        settings.model_copy(update={"slurm": settings.slurm.model_copy(update={"bin": folder})})
+    )
+    pair = [enqueue(slurm, settings, shareable=True, model="a | b c") for _ in range(2)]
+    gang, waits = enqueue(slurm, settings, gpus="1,2"), enqueue(slurm, settings)
+    for job, partner in (pair, pair[::-1]):
+        old.place(job, at("v100-1", 0), partner=partner, power_limit_w=None, key=f"t/{job}")
+    old.place(gang, at("a100-1", 0, 1), partner=None, power_limit_w=None, key="t/g")
+    site = Site(manager, (*pair, gang), ("v100-1", "a100-1"), patience_s=120)
+    for job, node, gpus in ((pair[0], "v100-1", 1), (pair[1], "v100-1", 1), (gang, "a100-1", 2)):
+        site.until(site.running(job, node, gpus))
+    by_json = {s.job.id: s for s in manager.state().jobs}
+    by_text = {s.job.id: s for s in old.state().jobs}
+    for job in (*pair, gang, waits):
+        assert by_text[job] == by_json[job]
+    assert old.state().servers == manager.state().servers
 
 
 class TestContract(ManagerContract):
