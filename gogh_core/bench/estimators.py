@@ -25,9 +25,7 @@ def register_bench(app: typer.Typer) -> None:
 def estimators(  # noqa: PLR0917
     data: Annotated[Path | None, typer.Option(help="Folder of measurements (GOGH_DATA).")] = None,
     source: Annotated[str, typer.Option(help="Source of throughput.parquet.")] = "gavel_simulation",
-    quick: Annotated[
-        bool, typer.Option("--quick", help="The bar, the process, the served.")
-    ] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Bar, process and served.")] = False,
     plots: Annotated[Path | None, typer.Option(help="Folder for PNG plots.")] = None,
     seeds: Annotated[int, typer.Option(help="Seeds of the served networks, for their spread.")] = 1,
     pretrain: Annotated[

@@ -8,7 +8,6 @@ beyond that; so a job is looked at once and millions of pairs are sums.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +16,7 @@ import numpy as np
 
 from gogh_core.estimation.catalog import Catalog, Column
 from gogh_core.estimation.jobset import JobSet
+from gogh_core.estimation.pairs import Pairs, add_shared_only, nan_median
 from gogh_core.estimation.process import (
     JobKernels,
     Kernel,
@@ -64,8 +64,6 @@ _NOISE = {ALONE: 0.003, SENSITIVE: 0.001, AGGRESSIVE: 0.001}
 _REFERENCE_CELLS = 1500
 # An unseen column's effect, an unseen unit's offset: standard deviations in logs.
 _UNSEEN_COLUMN_SD, _UNSEEN_SCALE_SD, _BLIND_SCALE_SD = 0.35, 0.9, 2.5
-# Mean ratio of a pair and its spread where no pair was ever measured: two equal halves, about.
-_BLIND_RATIO, _BLIND_RATIO_SD = 0.6, 0.15
 
 
 @dataclass(frozen=True)
@@ -155,9 +153,9 @@ def believe(
     noise = np.full(shape, np.nan)
     noise[cells.job[alone], cells.column[alone]] = cells.variance[alone]
 
-    pairs = _Pairs.of(catalog, table, len(columns))
+    pairs = Pairs.of(catalog, table, len(columns))
     effects = pairs.effects(shape)
-    _add_shared_only(catalog, table, noise, effects, pairs)
+    add_shared_only(catalog, table, noise, effects, pairs)
 
     level = _Level.of(table - prior, jobs.unit_code, likeness)
     base = prior + level.of_cells(jobs.unit_code)
@@ -197,13 +195,6 @@ def believe(
         pairs.interaction(effects, jobs, shape), Hyper((found[0], found[1], found[2])), centre,
         roofline, np.stack(simple), cell, np.ones(shape[0]), np.zeros(shape[0]),
     )  # fmt: skip
-
-
-def nan_median(values: Array, axis: int) -> Array:
-    """Median that skips NaN, and is NaN, silently, where there is nothing."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)
-        return np.asarray(np.nanmedian(values, axis=axis))
 
 
 def _simple(jobs: JobSet, values: Array, own: Array | None) -> Array:
@@ -293,131 +284,6 @@ class _Level:
         blind = np.where(has_facts, _UNSEEN_SCALE_SD, _BLIND_SCALE_SD)
         new = np.array([0.0 if int(u) in self.offset else 1.0 for u in units]) * blind
         return np.asarray(new[:, None] ** 2 + self.column_sd[None] ** 2)
-
-
-@dataclass(frozen=True)
-class _Effects:
-    """Additive fit of the pairs' ratios: means by job and column, and how many pairs each."""
-
-    mean: Array
-    residual: Array
-    own: tuple[Array, Array]
-    on_partner: tuple[Array, Array]
-
-
-@dataclass(frozen=True)
-class _Pairs:
-    """Measured ratios, directed: `job` next to `partner`."""
-
-    job: Array
-    partner: Array
-    column: Array
-    ratio: Array
-    count: int
-
-    @classmethod
-    def of(cls, catalog: Catalog, table: Array, columns: int) -> _Pairs:
-        cells = catalog.cells
-        rows = np.flatnonzero(cells.partner >= 0)
-        alone = table[cells.job[rows], cells.column[rows]]
-        rows, alone = rows[~np.isnan(alone)], alone[~np.isnan(alone)]
-        ratio = np.clip(np.exp(cells.log[rows] - alone), 0.02, 1.1)
-        return cls(cells.job[rows], cells.partner[rows], cells.column[rows], ratio, columns)
-
-    def effects(self, shape: tuple[int, int]) -> _Effects:
-        """Backfitting with shrinkage: a job seen in few pairs keeps near the mean."""
-        size = shape[0] * shape[1]
-        own, other = self.job * shape[1] + self.column, self.partner * shape[1] + self.column
-        n_own, n_other = np.bincount(own, minlength=size), np.bincount(other, minlength=size)
-        n_col = np.bincount(self.column, minlength=shape[1])
-        total = np.bincount(self.column, self.ratio, minlength=shape[1])
-        overall = total.sum() + 3 * _BLIND_RATIO
-        overall = overall / (n_col.sum() + 3)
-        mean = (total + 3 * overall) / (n_col + 3)
-        s, a = np.zeros(size), np.zeros(size)
-        for _ in range(12):
-            rest = self.ratio - mean[self.column] - a[other]
-            s = np.bincount(own, rest, minlength=size) / (n_own + 0.3)
-            rest = self.ratio - mean[self.column] - s[own]
-            a = np.bincount(other, rest, minlength=size) / (n_other + 0.3)
-        # A job of which nothing is known is like the median one, not like the mean.
-        for effect, seen in ((s, n_own), (a, n_other)):
-            middle = nan_median(np.where(seen > 0, effect, np.nan).reshape(shape), 0)
-            middle = np.nan_to_num(middle)
-            np.subtract(effect, np.where(seen > 0, np.tile(middle, shape[0]), 0.0), out=effect)
-            mean = mean + middle
-        left = self.ratio - mean[self.column] - s[own] - a[other]
-        residual = (np.bincount(self.column, left**2, minlength=shape[1]) + 3 * 0.02) / (n_col + 3)
-        fitted = (n_own > 0).reshape(shape).sum(0) + (n_other > 0).reshape(shape).sum(0)
-        freed = np.maximum(1.0, n_col / np.maximum(1, n_col - 0.5 * fitted))
-        residual = residual * np.minimum(freed, 3.0)
-        blind = n_col == 0
-        residual = np.where(blind, _BLIND_RATIO_SD**2, residual)
-        # Shrunken values are handed on unshrunken: the process does its own shrinking.
-        s, a = (
-            s * (n_own + 0.3) / np.maximum(n_own, 1),
-            a * (n_other + 0.3) / np.maximum(n_other, 1),
-        )
-        return _Effects(
-            mean, residual,
-            (s.reshape(shape), n_own.reshape(shape)), (a.reshape(shape), n_other.reshape(shape)),
-        )  # fmt: skip
-
-    def interaction(self, effects: _Effects, jobs: JobSet, shape: tuple[int, int]) -> Array | None:
-        """Residuals of pairs smoothed over siblings on both sides, [columns, jobs, jobs]."""
-        if len(self.ratio) < 10:
-            return None
-        left = (
-            self.ratio - effects.mean[self.column]
-            - effects.own[0][self.job, self.column]
-            - effects.on_partner[0][self.partner, self.column]
-        )  # fmt: skip
-        values = np.zeros((shape[1], shape[0], shape[0]), np.float32)
-        here = np.zeros_like(values)
-        values[self.column, self.job, self.partner] = left
-        here[self.column, self.job, self.partner] = 1.0
-        kernels = jobs.kernels()
-        best, chosen = np.inf, (kernels[0].astype(np.float32), 1.0)
-        for near in (0.3, 0.7, 1.0):
-            sibling = ((1 - near) * kernels[0] + near * kernels[1]).astype(np.float32)
-            others = sibling - np.diag(np.diag(sibling))
-            # How well do a job's siblings tell its residuals? Chosen by leaving each job out.
-            top = _smooth(others, values, sibling)
-            total = _smooth(others, here, sibling)
-            for ridge in (0.1, 0.3, 1.0, 3.0, 30.0):
-                missed = float(((values - top / (total + ridge)) ** 2 * here).sum())
-                if missed < best:
-                    best, chosen = missed, (sibling, ridge)
-        sibling, ridge = chosen
-        return np.asarray(
-            _smooth(sibling, values, sibling) / (_smooth(sibling, here, sibling) + ridge)
-        )
-
-
-def _smooth(left: Array, middle: Array, right: Array) -> Array:
-    """Sums over siblings on both sides, [columns, jobs, jobs]."""
-    return np.stack([left @ one @ right.T for one in middle])
-
-
-def _add_shared_only(
-    catalog: Catalog, table: Array, noise: Array, effects: _Effects, pairs: _Pairs
-) -> None:
-    """A job that was only seen sharing tells of its speed alone too, more vaguely."""
-    cells = catalog.cells
-    rows = np.flatnonzero((cells.partner >= 0) & np.isnan(table[cells.job, cells.column]))
-    if not len(rows):
-        return
-    column, partner = cells.column[rows], cells.partner[rows]
-    share = effects.mean[column] + effects.on_partner[0][partner, column]
-    implied = cells.log[rows] - np.log(np.clip(share, 0.1, 1.0))
-    spread = (effects.residual[column] + 0.02) / np.clip(share, 0.1, 1.0) ** 2
-    spread = spread + cells.variance[rows]
-    key = cells.job[rows] * table.shape[1] + column
-    total = np.bincount(key, 1 / spread, minlength=table.size)
-    value = np.bincount(key, implied / spread, minlength=table.size)
-    at = np.flatnonzero(total > 0)
-    table.ravel()[at] = value[at] / total[at]
-    noise.ravel()[at] = 1 / total[at]
 
 
 def _cell_features(mean: Array, table: Array, seconds: Array, has_facts: Array) -> Array:

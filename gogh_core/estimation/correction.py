@@ -188,7 +188,7 @@ class _Played:
     best: float
 
 
-def _play(  # noqa: PLR0917
+def _play(
     catalog: Catalog,
     jobs: JobSet,
     hyper: Hyper,

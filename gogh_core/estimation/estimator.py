@@ -276,7 +276,7 @@ def _refused_before(
     return np.where(np.isin(asked, mine + catalog.refused_column), 0.01, probability)
 
 
-def _option_table(  # noqa: PLR0917
+def _option_table(
     view: View, power: PowerModel, who: Array, own: list[int], single: list[int], z: float
 ) -> pa.Table:
     names = pa.array([view.jobs.names[i] for i in who], pa.string())

@@ -198,7 +198,7 @@ def learning_curve(
     return frame.groupby(keys, sort=False)[["error", "width"]].mean().reset_index()
 
 
-def _unseen(  # noqa: PLR0917
+def _unseen(
     catalog: Catalog,
     truth: Truth,
     said: Prediction,

@@ -156,7 +156,7 @@ def _outcomes(catalog: Catalog) -> tuple[Array, Array, Array, Array]:
     return job, partner, column, ran
 
 
-def _spread(  # noqa: PLR0917
+def _spread(
     theta: Array,
     width: Array,
     outcomes: tuple[Array, Array, Array, Array],

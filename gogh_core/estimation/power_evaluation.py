@@ -20,15 +20,14 @@ def power_catalog(table: pd.DataFrame) -> Catalog:
     """A catalog from a table of mean power by limit (gpu_type, model, dataset, batch_size, ...)."""
     model = table["model"].astype(str) + "/" + table["dataset"].astype(str)
     batch = table["batch_size"].astype(float)
+    names = [f"{m} (batch size {int(b)})" for m, b in zip(model, batch, strict=True)]
     return Catalog.from_table(
         pa.table(
             {
                 "gpu_type": table["gpu_type"].astype(str).to_list(),
                 "model": model.to_list(),
                 "batch_size": batch.to_list(),
-                "job_type": [
-                    f"{m} (batch size {int(b)})" for m, b in zip(model, batch, strict=True)
-                ],
+                "job_type": names,
                 "throughput": table["throughput"].to_list(),
                 "power_w": table["avg_power_w"].to_list(),
                 "power_limit_w": table["power_limit_w"].to_list(),

@@ -96,7 +96,7 @@ _COLUMNS = {
 _SCHEMA = pa.schema(list(_COLUMNS.items()))
 
 
-def _row(  # noqa: PLR0917
+def _row(
     rows: dict[str, list[Any]],
     jobs: dict[str, Any],
     gpu: str,

@@ -75,9 +75,7 @@ def test_parquet_and_csv_give_the_same_catalog(tmp_path: Path, world: pa.Table) 
 
 def test_a_row_with_a_partner_measures_both_jobs() -> None:
     found = Catalog.from_table(
-        table(
-            partner_job_type=["B (batch size 4)"], throughput=[2.0], partner_throughput=[3.0]
-        )
+        table(partner_job_type=["B (batch size 4)"], throughput=[2.0], partner_throughput=[3.0])
     )
     assert found.names == ("A (batch size 8)", "B (batch size 4)")
     assert found.jobs[1].batch_size == 4

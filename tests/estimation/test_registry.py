@@ -1,4 +1,4 @@
-"""Versions: kept, promoted, rolled back; bad weights refused; retraining promotes only the better."""
+"""Versions: kept, promoted, rolled back; bad weights refused; only the better is promoted."""
 
 from __future__ import annotations
 
