@@ -25,7 +25,7 @@ from gogh_core.telemetry.report import IngestReport, SourceReport
 from gogh_core.telemetry.spool import FOLDERS, Found, Position, head_sha256, open_safely, scan
 from gogh_core.telemetry.take import store_positions, take
 
-__all__ = ["CHUNK_ROWS", "ingest", "ingest_spool"]
+__all__ = ["CHUNK_ROWS", "ingest", "ingest_prometheus", "ingest_spool"]
 
 CHUNK_ROWS = 300_000
 _CHUNK_FILES = 20_000
@@ -51,7 +51,7 @@ def ingest(
     clocks = skew.Clocks(store, settings)
     reports.extend(ingest_spool(store, settings, suites, now=now, clocks=clocks, tell=tell))
     if settings.telemetry.prometheus_url is not None:
-        reports.append(_prometheus(store, settings, suites["gpu_samples"], now))
+        reports.append(ingest_prometheus(store, settings, suites["gpu_samples"], now))
     skews = clocks.settle(now)
     observations = observe(store, settings, now=now, suite=suites["observations"])
     return IngestReport(tuple(reports), observations, skews)
@@ -210,7 +210,9 @@ class _Run:
         return replace(report, refused=(*report.refused, f"{entry.key}: {why}"))
 
 
-def _prometheus(store: Store, settings: Settings, suite: Suite, now: datetime) -> SourceReport:
+def ingest_prometheus(
+    store: Store, settings: Settings, suite: Suite, now: datetime
+) -> SourceReport:
     """What Prometheus has since the watermark, page by page; each page is one transaction."""
     report = SourceReport("prometheus")
     try:

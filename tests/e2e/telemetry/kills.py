@@ -31,7 +31,10 @@ from gogh_core.store import Store
 from gogh_core.telemetry import ingest, record_state
 from tests.telemetry.world import at, csv, put, sample, stamp, state_of
 
-TABLES = ["gpu_samples", "job_progress", "job_events", "quarantine", "late_rows", "ingest_batches", "spool_files", "high_water", "touched", "observations", "clock_offsets", "contract_runs"]
+TABLES = [
+    *("gpu_samples", "job_progress", "job_events", "quarantine", "late_rows", "ingest_batches"),
+    *("spool_files", "high_water", "touched", "observations", "clock_offsets", "contract_runs"),
+]
 NOW = at(4000)
 
 
