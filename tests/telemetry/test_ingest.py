@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from gogh_core.domain import Slot
@@ -24,6 +25,8 @@ from gogh_core.telemetry import (
     show,
     trusted,
 )
+from gogh_core.telemetry.parse import Piece
+from gogh_core.telemetry.skew import Clocks
 from tests.telemetry.world import (
     START,
     adds_up,
@@ -254,19 +257,33 @@ def test_a_job_that_moved_in_the_records_has_events(world: World) -> None:
     assert events == [("started", "grow"), ("stopped", "shared")]
 
 
-def test_a_clock_that_is_ahead_is_corrected_after_three_receipts(tmp_path_factory: Any) -> None:
-    servers = [(name, "v100", 1) for name in ("a", "b", "fast")]
-    settings, store = opened(tmp_path_factory.mktemp("skew"), state_of(servers))
-    for run in range(4):
-        base = 1000.0 * run
-        for name in ("a", "b", "fast"):
-            ahead = 4.0 if name == "fast" else 0.0
-            lines = [sample(base + s + ahead, name) for s in range(5)]
-            put(settings, f"gpu/{name}-{run}.csv", csv(lines), age_s=100.0)
-        found = take_in(settings, store, at(base + 10))
-    assert found.skews == {"fast": 4.0}
-    newest = rows_of(store, "SELECT server_id, max(ts) FROM gpu_samples GROUP BY ALL ORDER BY ALL")
-    assert len({row[1].timestamp() for row in newest}) == 1
+def receipt(clocks: Clocks, run: int) -> pa.Table:
+    """One file of each of three servers, written at the same moment; one clock is 4 s ahead."""
+    received = at(1000.0 * run + 10)
+    names = ("a", "b", "fast")
+    batch = [
+        Piece(f"gpu/{name}-{run}.csv", "gpu_samples", pa.table({}), "", "", "", received=received)
+        for name in names
+    ]
+    ts = [at(1000.0 * run + (4.0 if name == "fast" else 0.0)) for name in names]
+    rows = pa.table(
+        {
+            "part": pa.array([0, 1, 2], pa.int32()),
+            "server_id": list(names),
+            "ts": pa.array(ts, pa.timestamp("us", "UTC")),
+        }
+    )
+    return clocks.corrected(rows, batch)
+
+
+def test_a_clock_that_is_ahead_is_corrected_after_three_receipts(world: World) -> None:
+    for run in range(3):
+        clocks = Clocks(world.store, world.settings)
+        assert len(set(receipt(clocks, run)["ts"].to_pylist())) == 2
+        assert clocks.settle(at(1000.0 * run)) == {}
+    clocks = Clocks(world.store, world.settings)
+    assert len(set(receipt(clocks, 3)["ts"].to_pylist())) == 1
+    assert clocks.settle(at(3000)) == {"fast": 4.0}
 
 
 def test_one_call_takes_in_records_spool_and_observations(tmp_path_factory: Any) -> None:
