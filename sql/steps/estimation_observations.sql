@@ -13,6 +13,12 @@ WITH described AS (
         any_value(memory_bytes) AS memory_bytes
     FROM jobs
     GROUP BY job_class
+),
+-- A class counts in the unit it was last reported in; older rows in another unit are left out.
+units AS (
+    SELECT job_class, arg_max(unit, window_end) AS unit
+    FROM observations
+    GROUP BY job_class
 )
 SELECT
     o.gpu_type,
@@ -43,7 +49,8 @@ SELECT
     o.power_limit_w,
     o.window_end
 FROM observations AS o
+JOIN units AS u ON u.job_class = o.job_class AND u.unit = o.unit
 LEFT JOIN described AS d ON d.job_class = o.job_class
 LEFT JOIN described AS p ON p.job_class = o.partner_class
-WHERE o.throughput > 0 AND isfinite(o.throughput)
+WHERE o.throughput BETWEEN 1e-9 AND 1e9 AND isfinite(o.throughput) AND o.gpus > 0
 ORDER BY o.job_class, o.gpu_type, o.gpus, o.partner_class, o.window_end, o.observation_id
