@@ -22,7 +22,7 @@ def register_bench(app: typer.Typer) -> None:
     app.command("estimators")(estimators)
 
 
-def estimators(  # noqa: PLR0917
+def estimators(
     data: Annotated[Path | None, typer.Option(help="Folder of measurements (GOGH_DATA).")] = None,
     source: Annotated[str, typer.Option(help="Source of throughput.parquet.")] = "gavel_simulation",
     quick: Annotated[bool, typer.Option("--quick", help="Bar, process and served.")] = False,

@@ -36,6 +36,7 @@ def accuracy_report(folder: Path, source: str, *, quick: bool, seeds: int) -> di
     from gogh_core.estimation import Catalog
     from gogh_core.estimation.baselines import BASELINES
     from gogh_core.estimation.evaluation import (
+        Method,
         accuracy,
         feasibility,
         learning_curve,
@@ -50,19 +51,21 @@ def accuracy_report(folder: Path, source: str, *, quick: bool, seeds: int) -> di
     table = pq.read_table(folder / "throughput.parquet")
     one = pc.and_(pc.equal(table["source"], source), pc.equal(table["scale_factor"], 1))
     catalog = Catalog.from_table(table.filter(one), where=source)
-    methods = [simple_method(name) for name in ([BAR] if quick else BASELINES)]
     version, served = shipped()
-    for facts, tag in ((False, "name"), (True, "facts")):
-        methods.append(network_method(f"process, {tag}", {}, use_facts=facts, calibrated=False))
-        for kind in [version.kind] if quick else KINDS:
-            networks = served if kind == version.kind else shipped(kind)[1]
-            methods.append(network_method(f"{kind}, {tag}", networks, use_facts=facts))
-    rows = pd.concat(
-        [
-            accuracy(catalog, methods, partners=1, seed=seed).assign(seed=seed)
-            for seed in range(seeds)
-        ]
-    )
+
+    def methods_of(seed: int) -> list[Method]:
+        found = [simple_method(name) for name in ([BAR] if quick else BASELINES)]
+        for facts, tag in ((False, "name"), (True, "facts")):
+            found.append(network_method(f"process, {tag}", {}, use_facts=facts, calibrated=False))
+            for kind in [version.kind] if quick else KINDS:
+                networks = served if kind == version.kind else shipped(kind)[1]
+                name = f"{kind}, {tag}"
+                found.append(network_method(name, networks, use_facts=facts, seed=seed))
+        return found
+
+    methods = methods_of(0)
+    runs = [accuracy(catalog, methods_of(seed), partners=1, seed=seed) for seed in range(seeds)]
+    rows = pd.concat([run.assign(seed=seed) for seed, run in enumerate(runs)])
     curves = [m for m in methods if m.name in (BAR, "process, facts", f"{version.kind}, facts")]
     feasible = {
         f"{split}, {tag}": feasibility(catalog, split=split, use_facts=facts)["found"]
@@ -136,6 +139,7 @@ def page(result: dict[str, Any]) -> str:
         table = pd.DataFrame(result["summary"])
         for split in ("LOJO", "LOMO"):
             lines += _accuracy_lines(table[table["split"] == split], split)
+        lines += _against_the_bar(table, result["served"])
         lines += [
             "## Learning curve (LOMO, cells never shown)",
             "",
@@ -149,6 +153,9 @@ def page(result: dict[str, Any]) -> str:
         for key, row in means.iterrows():
             method, kind = np.asarray(key)
             lines.append(f"| {method} | {kind} | " + " | ".join(f"{v:.3f}" for v in row) + " |")
+        wide = curve[curve["method"] == f"{result['served']}, facts"].dropna()
+        for kind, row in wide.groupby(["kind", "step"])["width"].mean().unstack("step").iterrows():
+            lines.append(f"| spread | {kind} | " + " | ".join(f"{v:.3f}" for v in row) + " |")
         lines += ["", "## Infeasible pairs found at 5 % of feasible ones refused", ""]
         lines += [f"- {name}: {100 * value:.0f} %" for name, value in result["feasibility"].items()]
         lines += ["", "## Power (zeus)", ""]
@@ -157,6 +164,27 @@ def page(result: dict[str, Any]) -> str:
     lines += [f"- {name}: {value:.3g}" for name, value in result["speed"].items()]
     lines.append(f"- peak_mb: {result['peak_mb']}")
     return "\n".join(lines)
+
+
+def _against_the_bar(table: pd.DataFrame, served: str) -> list[str]:
+    """Change of the served networks against the bar, spread over seeds and over families."""
+    lines = ["## Served against the bar: change, spread over seeds / over families", ""]
+    tasks = list(dict.fromkeys(table["task"]))
+    lines.append("| | " + " | ".join(tasks) + " | all inside |")
+    lines.append("|---" * (len(tasks) + 2) + "|")
+    for split in ("LOJO", "LOMO"):
+        here = table[table["split"] == split].set_index(["method", "task"])
+        for tag in ("name", "facts"):
+            cells, inside, total = [], 0.0, 0.0
+            for task in tasks:
+                row, bar = here.loc[(f"{served}, {tag}", task)], here.loc[(BAR, task)]
+                change = 100 * (row["nmae"] / bar["nmae"] - 1)
+                cells.append(f"{change:+.0f} % ({row['seed_sd']:.3f} / {row['family_sd']:.3f})")
+                if not np.isnan(row["coverage"]):
+                    inside += row["coverage"] * row["cells"]
+                    total += row["cells"]
+            lines.append(f"| {split}, {tag} | " + " | ".join(cells) + f" | {inside / total:.2f} |")
+    return [*lines, ""]
 
 
 def _accuracy_lines(table: pd.DataFrame, split: str) -> list[str]:

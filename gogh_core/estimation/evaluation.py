@@ -57,15 +57,23 @@ def simple_method(name: str) -> Method:
 
 
 def network_method(
-    name: str, networks: Mapping[str, nn.Module], *, use_facts: bool, calibrated: bool = True
+    name: str,
+    networks: Mapping[str, nn.Module],
+    *,
+    use_facts: bool,
+    calibrated: bool = True,
+    seed: int = 0,
 ) -> Method:
-    """The process with networks on top; without networks and calibration the process itself."""
+    """The process with networks on top; without networks and calibration the process itself.
+
+    `seed` chooses the inner episodes that calibrate.
+    """
 
     def prepare(catalog: Catalog, hidden: tuple[int, ...]) -> Callable[[Catalog, int], Prediction]:
         jobs = JobSet.of(catalog, use_facts=use_facts)
         rest = catalog.without(hidden)
         hyper = believe(rest, jobs, catalog.columns).hyper
-        found = calibrate(rest, jobs, hyper, networks) if calibrated else None
+        found = calibrate(rest, jobs, hyper, networks, seed=seed) if calibrated else None
 
         def answer(view: Catalog, target: int) -> Prediction:
             beliefs = believe(view, jobs, catalog.columns, hyper=hyper)
@@ -123,13 +131,17 @@ def summary(rows: pd.DataFrame) -> pd.DataFrame:
         error = np.concatenate(some["error"].to_list())
         covered = np.concatenate(some["covered"].to_list())
         each = [np.concatenate(f["error"].to_list()).mean() for _, f in some.groupby("family")]
+        seeds = [0.0]
+        if "seed" in some:
+            seeds = [np.concatenate(x["error"].to_list()).mean() for _, x in some.groupby("seed")]
         known = ~np.isnan(covered)
         out.append(
             {
                 "split": split, "method": method, "task": task, "nmae": error.mean(),
                 "relative": float(np.median(np.concatenate(some["relative"].to_list()))),
                 "coverage": float(covered[known].mean()) if known.any() else np.nan,
-                "family_sd": float(np.std(each)), "cells": len(error),
+                "family_sd": float(np.std(each)), "seed_sd": float(np.std(seeds)),
+                "cells": len(error),
             }
         )  # fmt: skip
     return pd.DataFrame(out)
