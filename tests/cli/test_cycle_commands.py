@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from gogh_core import estimation, telemetry
+from gogh_core.allocation import greedy
 from gogh_core.cli import app
 from gogh_core.errors import InvalidInput
 
@@ -21,7 +22,8 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def gogh(home: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Run a command; nothing new comes in from telemetry, and nothing is retrained."""
+    """Run a command; nothing new comes from telemetry, and plans are made by the greedy rule."""
+    monkeypatch.setattr("gogh_core.planning.steps.plan", lambda problem, **_: greedy(problem))
     monkeypatch.setenv("GOGH_HOME", str(home))
     monkeypatch.setenv("GOGH_SIMULATION__SERVERS", "3")
     monkeypatch.setenv("GOGH_SIMULATION__JOBS_PER_HOUR", "12")

@@ -1,7 +1,7 @@
 """One cycle from its turn to its end, on one embedded cluster that all tests here share.
 
-Telemetry and the networks are cut short (they have tests of their own, the demo runs all of it);
-store, problem, solver, journal and cluster are real.
+Telemetry, networks and solver are cut short (they have their own tests, the demo runs all of it);
+store, problem, greedy plans, journal and cluster are real.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from gogh_core import estimation, telemetry
-from gogh_core.allocation import load_problem, verify
+from gogh_core.allocation import greedy, load_problem, verify
 from gogh_core.cluster import ClusterManager, decide, executions, open_manager
 from gogh_core.domain import Plan
 from gogh_core.errors import (
@@ -56,8 +56,7 @@ class World:
 def home(tmp_path_factory: pytest.TempPathFactory) -> World:
     settings = load(
         home=tmp_path_factory.mktemp("run"),
-        simulation=SimulationSettings(servers=6, jobs_per_hour=24),
-        allocation={"gap": 0.05, "time_limit_s": 20},
+        simulation=SimulationSettings(servers=3, jobs_per_hour=10),
     )
     store = Store(settings)
     store.migrate()
@@ -66,7 +65,8 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> World:
 
 @pytest.fixture
 def world(home: World, monkeypatch: pytest.MonkeyPatch) -> World:
-    """A fresh window; nothing new comes in from telemetry, and nothing is retrained."""
+    """A fresh window; nothing new comes from telemetry, and plans are made by the greedy rule."""
+    monkeypatch.setattr("gogh_core.planning.steps.plan", lambda problem, **_: greedy(problem))
     report = telemetry.IngestReport(())
     monkeypatch.setattr(telemetry, "ingest", lambda *_, **__: report)
     monkeypatch.setattr(estimation, "load_estimator", lambda _: estimation.Estimator())

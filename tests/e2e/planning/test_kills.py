@@ -34,11 +34,13 @@ from gogh_core import estimation, telemetry
 report = telemetry.IngestReport(())
 telemetry.ingest = lambda *_, **__: report            # tests of its own kill ingest
 estimation.load_estimator = lambda _: estimation.Estimator()
+from gogh_core.allocation import greedy
 from gogh_core.cluster import open_manager
-from gogh_core.planning import run_cycle
+from gogh_core.planning import run_cycle, steps
 from gogh_core.settings import SimulationSettings, load
+steps.plan = lambda problem, **_: greedy(problem)     # the same plan in less time
 from gogh_core.store import Store
-settings = load(home=home, simulation=SimulationSettings(servers=3, jobs_per_hour=24))
+settings = load(home=home, simulation=SimulationSettings(servers=3, jobs_per_hour=10))
 
 def wait_here():
     (home / "stopped").write_text(stop)
@@ -71,7 +73,7 @@ done = run_cycle(settings, manager=open_manager(settings, store), store=store, r
 @pytest.fixture(scope="module")
 def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
     home = tmp_path_factory.mktemp("kills")
-    settings = load(home=home, simulation=SimulationSettings(servers=3, jobs_per_hour=24))
+    settings = load(home=home, simulation=SimulationSettings(servers=3, jobs_per_hour=10))
     Store(settings).migrate()
     (home / "child.py").write_text(CHILD)
     return settings
