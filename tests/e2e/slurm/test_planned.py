@@ -10,9 +10,10 @@ import pytest
 
 from gogh_core.allocation import plan as make_plan
 from gogh_core.allocation import problem_from_dict, verify
-from gogh_core.cluster import carry_out
+from gogh_core.cluster import carry_out, status_of
 from gogh_core.cluster.slurm import SlurmManager
 from gogh_core.domain import ClusterState, JobState, Plan, PowerState
+from gogh_core.planning import run_cycle
 from gogh_core.settings import Settings
 from gogh_core.store import Store
 from tests.cluster.fake import at, plan
@@ -142,6 +143,32 @@ def test_what_the_planner_decides_comes_true(
         job = placement.job
         slurm.wait(lambda j=job: story(slurm, j).starts, f"job {job}")  # type: ignore[misc]
         story(slurm, job).check()
+
+
+@pytest.mark.e2e
+def test_a_whole_cycle_reads_estimates_plans_and_acts(
+    slurm: Lab, manager: SlurmManager, store: Store, settings: Settings
+) -> None:
+    """The cycle that the schedule runs, with Slurm as its cluster."""
+    jobs = [
+        enqueue(slurm, settings, model="ResNet-50", batch_size=64, shareable=True) for _ in range(3)
+    ]
+    jobs.append(enqueue(slurm, settings, model="ResNet-18", batch_size=32, gpus="1,2"))
+    stranger = slurm.slurm("sbatch", "--parsable", "--gres=gpu:1", "-w", "t4-1", "count.py").strip()
+    slurm.wait(lambda: slurm.job(stranger)["JobState"] == "RUNNING", "the stranger")
+    report = run_cycle(settings, manager=manager, store=store)
+    assert report.outcome == "emitted", report.detail
+    found = status_of(settings, store, manager)
+    assert found.execution is not None
+    assert found.execution.state == "done"
+    assert found.differences == ()
+    assert found.plan is not None
+    placed = {placement.job for placement in found.plan.placements}
+    assert placed == set(jobs)
+    for job in jobs:
+        slurm.wait(lambda j=job: story(slurm, j).starts, f"job {job}")  # type: ignore[misc]
+    assert len(story(slurm, stranger).starts) == 1
+    assert "AdminComment" not in slurm.job(stranger)
 
 
 @pytest.mark.soak
