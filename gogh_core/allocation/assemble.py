@@ -7,11 +7,15 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from gogh_core.allocation.compiled import Compiled, Seats
 from gogh_core.allocation.moves import order_of_moves
+from gogh_core.allocation.problem import Gpu
 from gogh_core.allocation.reasons import waiting_reason
 from gogh_core.domain import Placement, Plan, PlanStatus, ServerSwitch, Slot, Stop, Waiting
 
@@ -38,20 +42,20 @@ def cost_of(compiled: Compiled, seats: Seats) -> dict[str, float]:
     )
     for j, job in enumerate(problem.jobs):
         got = 0.0
-        here = set()
+        here: set[Gpu] = set()
         for seat in seats.get(j, ()):
-            for server, gpus in seat.slots:
-                taken.setdefault(server, set()).update(gpus)
+            for name, gpus in seat.slots:
+                taken.setdefault(name, set()).update(gpus)
             here |= seat.gpus
             if seat.partner < 0 or j < seat.partner:
                 spent["options_w"] += float(c.table.power_w[seat.row])
             got += throughput(c, j, seat.row)
         if not here:
             spent["waiting_w"] += job.priority * problem.waiting_penalty_w
-            spent["stops_w"] += float(c.move_w[j])
+            spent["stops_w"] += float(c.stated_move_w[j])
             continue
         if job.at and here != job.place:
-            spent["moves_w"] += float(c.move_w[j])
+            spent["moves_w"] += float(c.stated_move_w[j])
         spent["surplus_w"] += job.surplus_j_per_step * (got - job.required_throughput)
     for server in problem.servers:
         used = len(taken.get(server.id, ()))
@@ -64,6 +68,19 @@ def cost_of(compiled: Compiled, seats: Seats) -> dict[str, float]:
         if on != server.on:
             spent["switches_w"] += server.switch_cost_j / problem.window_s
     return spent
+
+
+def guarded_w(compiled: Compiled, seats: Seats) -> float:
+    """What moving or stopping jobs that should be left alone adds, for comparing plans only."""
+    c = compiled
+    if not c.guard_w.any():
+        return 0.0
+    touched = 0.0
+    for j in np.flatnonzero(c.guard_w).tolist():
+        here = frozenset().union(*(seat.gpus for seat in seats.get(j, ())))
+        if here != c.problem.jobs[j].place:
+            touched += float(c.guard_w[j])
+    return touched
 
 
 def total(spent: Mapping[str, float]) -> float:
@@ -170,7 +187,7 @@ def _placements(c: Compiled, seats: Seats) -> tuple[Placement, ...]:
                     tuple(Slot(server, tuple(gpus)) for server, gpus in sorted(seat.slots)),
                     None if seat.partner < 0 else jobs[seat.partner].id,
                     throughput(c, j, seat.row),
-                    None if limit != limit else limit,
+                    None if math.isnan(limit) else limit,
                 )
             )
     return tuple(found)

@@ -95,9 +95,10 @@ class Search:
             users = master.slot_users.get((row, realm), {})
             pairs = sum(x[i] for i in users if i < len(x))
             for group, index in sides.items():
-                if index < len(x) and c.groups[group].count == 1 and x[index] > pairs + WHOLE:
-                    if group not in master.self_rows.get((row, realm), {}):
-                        new.append((row, realm, group))
+                single = index < len(x) and c.groups[group].count == 1
+                known = group in master.self_rows.get((row, realm), {})
+                if single and not known and x[index] > pairs + WHOLE:
+                    new.append((row, realm, group))
         for row, realm, group in new:
             own = master.forbid_itself(row, realm, group)
             self.lp.sync()
@@ -187,9 +188,9 @@ class Search:
 
             raw["worth"] = _rounded(worths(self.pricer, prices))
             raw["sides"] = [
-                [row, -price]
+                [row, -price, -prices.slots[row, 1, 0]]
                 for (row, side, realm), price in sorted(prices.slots.items())
-                if side == 0 and realm == 0 and not c.own[row]
+                if (side, realm) == (0, 0) and not c.own[row] and (row, 1, 0) in prices.slots
             ]
         return raw
 
@@ -274,7 +275,7 @@ class Search:
         return result if result.good else None
 
     def finish(self, result: LpResult, fixed: Box, *, gap: float) -> dict[int, int]:
-        """Whole counts: what is whole stays, the rest is one MIP; without a solver, rounded down."""
+        """Whole counts: what is whole stays, the rest is one MIP; else rounded down."""
         x = result.x
         columns = self.master.program.columns
         part = self._part(x, fixed, self._widened(result, self._fractional(x)))
@@ -307,12 +308,12 @@ class Search:
         c, columns = self.c, self.master.program.columns
         groups: set[int] = set()
         slots: set[int] = set()
-        for index in np.flatnonzero(np.abs(x - np.round(x)) > WHOLE):
+        for index in np.flatnonzero(np.abs(x - np.round(x)) > WHOLE).tolist():
             groups |= _groups_of(c, columns[index].what)
             if columns[index].what[0] in ("pair", "single", "tie"):
                 slots.update(_slot_rows(self.master.program, int(index)))
         # A class paired with itself needs an even number: whoever is on such a side is free too.
-        for index in np.flatnonzero(x > WHOLE):
+        for index in np.flatnonzero(x > WHOLE).tolist():
             if slots.intersection(columns[index].rows):
                 groups |= _groups_of(c, columns[index].what)
         return groups
@@ -329,7 +330,7 @@ class Search:
                 if mine and mine <= groups:
                     slots.update(_slot_rows(program, index))
         wide = set(groups)
-        for index in np.flatnonzero(result.x > WHOLE):
+        for index in np.flatnonzero(result.x > WHOLE).tolist():
             if slots.intersection(program.columns[index].rows):
                 wide |= _groups_of(c, program.columns[index].what)
         return wide if len(wide) <= 150 else groups
@@ -341,7 +342,7 @@ class Search:
         chosen: list[int] = []
         loose = [
             index
-            for index in np.flatnonzero(np.abs(x - np.round(x)) > WHOLE)
+            for index in np.flatnonzero(np.abs(x - np.round(x)) > WHOLE).tolist()
             if program.columns[index].what[0] in ("pair", "single", "tie")
         ]
         for index in loose:
@@ -353,17 +354,16 @@ class Search:
                 slots.update(_slot_rows(program, index))
         for index, column in enumerate(program.columns):
             kind = column.what[0]
-            if kind in ("pair", "single", "tie") and any(
-                row in slots for row in _slot_rows(program, index)
-            ):
-                chosen.append(index)
-            elif kind in ("on", "on_server", "taken", "count"):
+            if (
+                kind in ("pair", "single", "tie")
+                and any(row in slots for row in _slot_rows(program, index))
+            ) or kind in ("on", "on_server", "taken", "count"):
                 chosen.append(index)
         if not groups and not loose:
             return None
         chosen_set = set(chosen)
         settled: dict[int, float] = {}
-        for index in np.flatnonzero(x > WHOLE):
+        for index in np.flatnonzero(x > WHOLE).tolist():
             if int(index) in chosen_set:
                 continue
             column = program.columns[index]

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gogh_core.allocation.problem import Gpu, Problem, ProblemServer
+from gogh_core.allocation.problem import Gpu, Problem, ProblemJob, ProblemServer
 
 __all__ = ["Cell", "Compiled", "Group", "Kind", "Seat", "Seats", "need_of"]
 
@@ -148,7 +148,9 @@ class Compiled:
         self.required = np.array([job.required_throughput for job in jobs])
         self.running = np.array([bool(job.at) for job in jobs], dtype=bool)
         self.move_w = np.array([job.move_cost_j / problem.window_s for job in jobs])
-        self.move_w = self.move_w * self.running
+        self.stated_move_w = self.move_w * self.running
+        self.guard_w = np.array([guard_w(problem, job) for job in jobs]) * self.running
+        self.move_w = self.stated_move_w + self.guard_w
         self.free = np.array([not (job.at and (job.pinned or not job.movable)) for job in jobs])
         self.surplus = np.array([job.surplus_j_per_step for job in jobs])
         self.spread = np.array([job.mode == "spread" for job in jobs], dtype=bool)
@@ -189,8 +191,8 @@ class Compiled:
                 if gpu[0] in self.kind_of:
                     users.setdefault(gpu, []).append(index)
         grouped: dict[tuple[str, tuple[int, ...]], list[int]] = {}
-        for server, gpu in sorted(users):
-            grouped.setdefault((server, tuple(users[server, gpu])), []).append(gpu)
+        for place in sorted(users):
+            grouped.setdefault((place[0], tuple(users[place])), []).append(place[1])
         self.cells = [
             Cell(server, self.kind_of[server], tuple(gpus), jobs)
             for (server, jobs), gpus in grouped.items()
@@ -198,8 +200,8 @@ class Compiled:
         self.cells_of: dict[int, list[int]] = {}
         self.cell_at: dict[Gpu, int] = {}
         for index, cell in enumerate(self.cells):
-            for gpu in cell.gpus:
-                self.cell_at[cell.server, gpu] = index
+            for at in cell.gpus:
+                self.cell_at[cell.server, at] = index
             for j in cell.jobs:
                 self.cells_of.setdefault(j, []).append(index)
 
@@ -293,6 +295,24 @@ class Compiled:
     def consent(self, i: int, j: int) -> bool:
         """Whether two jobs may share a GPU."""
         return i != j and bool(set(self.job_realms[i]) & set(self.job_realms[j]))
+
+
+def guard_w(problem: Problem, job: ProblemJob) -> float:
+    """What is added to a move so that a job that just started or moved is left alone.
+
+    Guidance only: it steers the search and is no part of a plan's cost. It is as much as leaving
+    the job waiting, so only a job that would wait otherwise is moved; afterwards it fades with
+    the job's age and grows with the times it was moved.
+    """
+    limits = problem.limits
+    young = job.since_s is not None and job.since_s < limits.min_runtime_s
+    fresh = job.moved_ago_s is not None and job.moved_ago_s < limits.cooldown_s
+    if young or fresh:
+        return job.priority * problem.waiting_penalty_w
+    if limits.min_runtime_s <= 0 and limits.cooldown_s <= 0:
+        return 0.0
+    age = 1.0 if job.since_s is None else limits.min_runtime_s / max(job.since_s, 1e-9)
+    return 0.1 * job.move_cost_j / problem.window_s * (min(age, 1.0) + job.moves)
 
 
 def server_costs(problem: Problem, server: ProblemServer) -> tuple[float, float, float, float]:

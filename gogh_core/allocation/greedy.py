@@ -24,7 +24,7 @@ _SCANNED = 60
 """Pairs looked at for one job: beyond the cheapest few dozen a pair hardly ever wins."""
 
 
-class Infeasible(Exception):  # noqa: N818 - it is an answer, not an error
+class Infeasible(Exception):
     """Pins, drains or the cap cannot be kept; with every reason."""
 
     def __init__(self, reasons: list[str]) -> None:
@@ -457,15 +457,15 @@ def _seat_spread(board: Board, rooms: _Rooms, j: int) -> None:
                     best = (rate, int(s), server)
         if best is None or not board.quota_allows(j, 1):
             break
-        _, s, server = best
+        _, picked, server = best
         rooms.drop(server)
         before = board.power_w
-        seat = Seat(j, ((server, (min(board.free[server]),)),), int(rows[s]))
+        seat = Seat(j, ((server, (min(board.free[server]),)),), int(rows[picked]))
         board.put([seat])
         rooms.add(server)
         added += board.power_w - before
         seats.append(seat)
-        total += float(got[s])
+        total += float(got[picked])
         if total >= need_of(c.required[j]) or board.power_w > board.cap_w:
             break
     short = total < need_of(c.required[j]) or board.power_w > board.cap_w

@@ -81,8 +81,8 @@ def map_counts(c: Compiled, program: Program, counts: Mapping[int, int]) -> Seat
         other = 0 if c.own[row] else 1 - side
         mate = _take(pools.sides[row, other, realm], j)
         if mate is not None:
-            place = _at(c, j)
-            board.put([Seat(j, place, row, mate), Seat(mate, place, row, j)])
+            here = _at(c, j)
+            board.put([Seat(j, here, row, mate), Seat(mate, here, row, j)])
     _put_keeps(c, board, pools, keeps)
     for row, realm, place, number in pairs:
         for _ in range(number):
@@ -173,12 +173,14 @@ def _pack(c: Compiled, board: Board, items: list[_Item]) -> None:
             continue
         order = [item.kinds[0]]
         order += [k.index for k in c.kinds if k.gpu_type == t and k.index != item.kinds[0]]
+        found = None
         for k in order:
-            server = _best_room(board, rooms[k], m, c.kinds[k].size)
-            if server is not None:
+            found = _best_room(board, rooms[k], m, c.kinds[k].size)
+            if found is not None:
                 break
-        else:
+        if found is None:
             continue
+        server = found
         room = len(board.free[server])
         rooms[k][room].remove(server)
         slots = ((server, tuple(sorted(board.free[server])[:m])),)

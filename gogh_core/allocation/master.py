@@ -12,7 +12,7 @@ for, so that a solution can be read back:
 ("stay", job, row)                   a running job alone where it is
 ("host", job, row, side, realm)      a running job where it is, with somebody who comes
 ("both", job, partner, row)          two that share where they are
-("count", row)                       how often an option is used on new GPUs, where that is branched on
+("count", row)                       how often an option is used on new GPUs (branched on)
 ("bundle", group, items)             slots of a spread job; ("keep", job, items) where it is
 A place is (kind,) or, for gangs larger than a server, the kinds of the whole servers.
 """

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -193,7 +194,7 @@ def _violated(part: Part, found: Mapping[int, float]) -> str:
         ):
             return str(program.row_keys[row])
     for index, value in found.items():
-        if value != value or value < -1e-6:
+        if math.isnan(value) or value < -1e-6:
             return f"bounds of {program.columns[index].what}"
     return ""
 

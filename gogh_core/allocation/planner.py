@@ -11,7 +11,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from gogh_core.allocation.assemble import assemble, cost_of, infeasible_plan, total
+from gogh_core.allocation.assemble import (
+    assemble,
+    cost_of,
+    guarded_w,
+    infeasible_plan,
+    total,
+)
 from gogh_core.allocation.branch import prove
 from gogh_core.allocation.colgen import Box, Search
 from gogh_core.allocation.compiled import Compiled, Seats
@@ -48,7 +54,9 @@ class _Best:
     def offer(self, compiled: Compiled, seats: Seats, source: str) -> bool:
         """Take seats that cost less."""
         cost_w = total(cost_of(compiled, seats))
-        if cost_w < self.cost_w - 1e-9 * (1 + abs(self.cost_w)):
+        guided_w = cost_w + guarded_w(compiled, seats)
+        present_w = self.cost_w + guarded_w(compiled, self.seats)
+        if guided_w < present_w - 1e-9 * (1 + abs(present_w)):
             self.seats, self.cost_w, self.source = seats, cost_w, source
             return True
         return False

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gogh_core.allocation.compiled import Compiled, Group
+from gogh_core.allocation.compiled import Group
 from gogh_core.allocation.master import Master, Place
 
 __all__ = ["Pricer", "Prices"]
@@ -211,7 +211,7 @@ class Pricer:
 
     def option_prices(self, prices: Prices, place_cost: Floats) -> Floats:
         """What each option costs on new GPUs."""
-        option = (1 + prices.power) * self.c.net_w + place_cost[self.place_of]
+        option: Floats = (1 + prices.power) * self.c.net_w + place_cost[self.place_of]
         for row, price in prices.counts.items():
             option[row] += price
         return option
@@ -237,7 +237,7 @@ class Pricer:
 
     def add_columns(self, prices: Prices, per_group: int = 2, eps: float = 1e-7) -> int:
         """Add the columns with the most negative reduced costs; the count of new ones."""
-        c, master = self.c, self.master
+        c = self.c
         place_cost, places = self.place_prices(prices)
         watts = (1 + prices.power) * c.net_w
         option = self.option_prices(prices, place_cost)
@@ -401,12 +401,13 @@ class Pricer:
         kind = c.kinds[c.kind_of[servers[0]]]
         if len(place) > c.largest[kind.gpu_type]:
             power = 1 + prices.power
-            return sum(
+            whole = sum(
                 power * c.kinds[c.kind_of[s]].power_w
                 + c.kinds[c.kind_of[s]].other_w
                 + prices.servers[c.kind_of[s]]
                 for s in servers
             )
+            return float(whole)
         return float(
             len(place) * prices.gpus[kind.index] + sum(prices.cells[x] for x in c.cells_of[j])
         )

@@ -310,11 +310,13 @@ class _Reader:
 
     def whole(self, raw: Any, name: str, where: str, default: int | None = None) -> int:
         value = raw.get(name, default) if isinstance(raw, Mapping) else None
-        good = isinstance(value, int | float) and not isinstance(value, bool)
-        if not good or value != int(value) or value < 0:  # type: ignore[operator, arg-type]
+        if isinstance(value, bool) or not isinstance(value, int | float):
             self.faults.append(f"{where}: {name} is {value!r}, not a whole number >= 0")
             return 1
-        return int(value)  # type: ignore[arg-type]
+        if not math.isfinite(value) or value != int(value) or value < 0:
+            self.faults.append(f"{where}: {name} is {value!r}, not a whole number >= 0")
+            return 1
+        return int(value)
 
     def text(self, raw: Any, name: str, where: str, default: str | None = None) -> str:
         value = raw.get(name, default) if isinstance(raw, Mapping) else None
@@ -400,7 +402,8 @@ def _job(read: _Reader, raw: Any, index: int) -> ProblemJob:
 
 def _slots(read: _Reader, raw: Any, where: str) -> tuple[Slot, ...]:
     slots = []
-    for entry in raw if isinstance(raw, list) else [None]:
+    entries: list[Any] = raw if isinstance(raw, list) else [raw]
+    for entry in entries:
         try:
             slots.append(Slot.from_dict(entry))
         except (KeyError, TypeError, ValueError, InvalidInput) as error:

@@ -94,7 +94,7 @@ def _bundles(
         other = pricer.other_side[index]
         mate = who[other]
         ask = np.where((mate >= 0) & (mate != group.index), option[rows] - top[other], INF)
-        for at in np.flatnonzero(~alone):
+        for at in np.flatnonzero(~alone).tolist():
             side = 0 if c.own[rows[at]] else int(c.side_no[index[at]])
             dual = prices.slots.get((int(rows[at]), side, realm))
             if dual is not None:

@@ -108,9 +108,10 @@ def _places(problem: Problem) -> Iterable[str]:
             users.setdefault(gpu, []).append(job.id)
         if job.pinned and not job.at:
             yield f"job {job.id}: is pinned but runs nowhere"
-    for (server, gpu), names in sorted(users.items()):
+    for place, names in sorted(users.items()):
         if len(names) > 2:
-            yield f"GPU {gpu} of server {server} has {len(names)} jobs now: {', '.join(names)}"
+            where = f"GPU {place[1]} of server {place[0]}"
+            yield f"{where} has {len(names)} jobs now: {', '.join(names)}"
 
 
 def _place(job: ProblemJob, servers: dict[str, ProblemServer]) -> Iterable[str]:

@@ -188,7 +188,8 @@ def gpus_exist(view: _View) -> Iterable[str]:
             if server is None:
                 yield f"job {placement.job} is placed on server {server_id}, which does not exist"
             elif gpu >= server.gpus:
-                yield f"job {placement.job} is placed on GPU {gpu} of {server_id}, which has {server.gpus}"
+                where = f"GPU {gpu} of {server_id}, which has {server.gpus}"
+                yield f"job {placement.job} is placed on {where}"
 
 
 def every_job_is_decided_once(view: _View) -> Iterable[str]:
@@ -238,7 +239,8 @@ def partners_share_the_same_gpus(view: _View) -> Iterable[str]:
             continue
         if names != {placement.partner}:
             whom = ", ".join(sorted(names)) or "nobody"
-            yield f"job {placement.job} says it shares with {placement.partner} but sits with {whom}"
+            said = placement.partner
+            yield f"job {placement.job} says it shares with {said} but sits with {whom}"
             continue
         for other in others.values():
             if _gpus([other]) != here:
@@ -307,7 +309,8 @@ def options_exist(view: _View) -> Iterable[str]:
         first = table.classes[table.class_a[row]] == job.job_class
         stated = float(table.throughput_a[row] if first else table.throughput_b[row])
         if abs(stated - placement.throughput) > TOLERANCE * (1 + stated):
-            yield f"job {job.id} is said to reach {placement.throughput:g}, its option says {stated:g}"
+            said = placement.throughput
+            yield f"job {job.id} is said to reach {said:g}, its option says {stated:g}"
 
 
 def requirements_are_met(view: _View) -> Iterable[str]:
@@ -359,7 +362,7 @@ def _moved(view: _View) -> set[str]:
 
 
 def moves_are_all_listed(view: _View) -> Iterable[str]:
-    """The moves are exactly the running jobs that change GPUs, from where they are to where they go."""
+    """The moves are exactly the running jobs that change GPUs, from here to there."""
     listed = Counter(move.job for move in view.plan.moves)
     moved = _moved(view)
     for name in sorted(moved - set(listed)):
@@ -406,13 +409,14 @@ def moves_can_be_carried_out(view: _View) -> Iterable[str]:
     leaves |= {move.job: 0 if move.held else move.step for move in view.plan.moves}
     users: dict[Gpu, list[str]] = {}
     for job in view.problem.jobs:
-        for gpu in job.place:
-            users.setdefault(gpu, []).append(job.id)
+        for place in job.place:
+            users.setdefault(place, []).append(job.id)
     for move in view.plan.moves:
         for slot in move.target:
             for gpu in slot.gpus:
-                staying = {p.job for p in view.on_gpu.get((slot.server, gpu), ())}
-                for other in users.get((slot.server, gpu), ()):
+                here = (slot.server, gpu)
+                staying = {p.job for p in view.on_gpu.get(here, ())}
+                for other in users.get(here, ()):
                     if other in (move.job,) or (other in staying and other not in leaves):
                         continue
                     if leaves.get(other, move.step) >= move.step:

@@ -61,7 +61,8 @@ def bound_of(problem: Problem, certificate: Mapping[str, Any]) -> float:
 @dataclass(frozen=True, slots=True)
 class _Cut:
     """At most (or at least) `value`: GPUs of a kind in use by jobs that fit a server ("gpus"), or
-    uses of an option on GPUs where nobody stays ("option")."""
+    uses of an option on GPUs where nobody stays ("option").
+    """
 
     what: str
     kind: int
@@ -270,7 +271,7 @@ class _Prices:
             else:
                 self.options[cut.kind] = self.options.get(cut.kind, 0.0) + signed
             self.paid_back += signed * cut.value
-        self.sides = {int(row): float(price) for row, price in raw.get("sides") or []}
+        self.sides = {int(row): (float(a), float(b)) for row, a, b in raw.get("sides") or []}
         self.quota_of = np.array([self.quotas.get(job.owner, 0.0) for job in problem.jobs])
 
 
@@ -305,8 +306,8 @@ def _cheapest(facts: _Facts, prices: _Prices) -> Array:
     power = 1 + prices.cap
     watts = power * (table.power_w - table.gpus * facts.idle[table.type_id])
     option = watts + _place_price(facts, prices, power)
-    for row, price in prices.options.items():
-        option[row] += price
+    for row, extra in prices.options.items():
+        option[row] += extra
     stays = _stays(facts, prices, power)
     side_price = [
         _side_prices(facts, prices, option, watts, stays, realm)
@@ -317,7 +318,7 @@ def _cheapest(facts: _Facts, prices: _Prices) -> Array:
     for group in facts.by_class:
         js, rows = group.jobs, group.rows
         alone = ~facts.pair[rows]
-        price = np.full((len(js), len(rows)), INF)
+        price: Any = np.full((len(js), len(rows)), INF)
         price[:, alone] = option[rows[alone]]
         for realm, (a, b, asks) in enumerate(side_price):
             here = np.where(group.side == 0, a[rows], b[rows])
@@ -436,7 +437,8 @@ def _offers(
     facts: _Facts, prices: _Prices, stays: dict[int, list[_Stay]], watts: Array, realm: int
 ) -> tuple[list[Array], list[Array], _Asks]:
     """For both sides of each option: the most anybody who comes would pay, and the most that may
-    be asked so that those who stay on the other side can pay the rest."""
+    be asked so that those who stay on the other side can pay the rest.
+    """
     table = facts.problem.table
     asks = _Asks()
     most = [np.full(len(table), -INF), np.full(len(table), -INF)]
@@ -450,9 +452,10 @@ def _offers(
         value = np.where(
             facts.spread[js], 0.0, prices.jobs[js] - facts.surplus[js] * facts.required[js]
         )
-        bid = value[:, None] - prices.quota_of[js][:, None] * table.gpus[rows][None, :]
+        bid: Any = value[:, None] - prices.quota_of[js][:, None] * table.gpus[rows][None, :]
         bid += facts.surplus[js][:, None] * group.throughput[None, :]
-        bid += (prices.worth * facts.spread)[js][:, None] * group.throughput[None, :]
+        counted = np.minimum(group.throughput[None, :], facts.required[js][:, None])
+        bid += (prices.worth * facts.spread)[js][:, None] * counted
         bid[~group.usable | ~member[:, None]] = -INF
         comes = bid - np.where(facts.spread[js], 0.0, once[js])[:, None]
         comes[~facts.free[js]] = -INF
@@ -460,7 +463,7 @@ def _offers(
         for side in (0, 1):
             mine = group.side == side
             np.maximum.at(most[side], rows[mine], top[mine])
-        itself = np.flatnonzero(facts.own[rows])
+        itself: Any = np.flatnonzero(facts.own[rows])
         if len(itself):
             _first_and_second(asks, js, rows[itself], comes[:, itself])
         for position in np.flatnonzero(member):
@@ -520,13 +523,19 @@ def _side_prices(
         spare = np.where(both, option - va - vb, 0.0)
         a = np.where(both, va + spare / 2, INF)
         b = np.where(both, vb + spare / 2, INF)
+        if facts.spread.any():
+            # Offers by throughput overshoot: then both sides pay less in proportion.
+            tight = both & (spare < 0) & (va > 0) & (vb > 0) & (option > 0)
+            a = np.where(tight, va * option / (va + vb), a)
+            b = np.where(tight, vb * option / (va + vb), b)
         roomy = both & (spare > 0)
         a = np.where(roomy, np.minimum(a, np.maximum(la, va)), a)
         b = np.where(roomy, np.minimum(option - a, np.maximum(lb, vb)), b)
         a = np.where(roomy, np.minimum(option - b, np.maximum(la, va)), a)
-        for row, price in prices.sides.items():
+        for row, (first, second) in prices.sides.items():
             if realm == 0 and 0 <= row < len(a) and both[row]:
-                a[row], b[row] = price, option[row] - price
+                rest = option[row] - first - second
+                a[row], b[row] = first + rest / 2, second + rest / 2
         only_b = ~both & np.isfinite(vb)
         only_a = ~both & np.isfinite(va)
         b = np.where(only_b & np.isfinite(lb), (vb + lb) / 2, b)
@@ -535,7 +544,7 @@ def _side_prices(
     half = np.minimum(option / 2, np.where(roomy, np.maximum(la, va), INF))
     a = np.where(own, half, a)
     b = np.where(own, half, b)
-    for row in np.flatnonzero(own):
+    for row in np.flatnonzero(own).tolist():
         second = asks.second[int(row)]
         if second < a[row]:
             if np.isfinite(second):
@@ -577,7 +586,7 @@ def _stay_prices(
                 if not facts.in_realm[realm][j]:
                     continue
                 other = np.where(group.side[index] == 0, b[rows[index]], a[rows[index]])
-                for at in np.flatnonzero(facts.own[rows[index]]):
+                for at in np.flatnonzero(facts.own[rows[index]]).tolist():
                     row = int(rows[index[at]])
                     if row in asks.price and asks.first[row] != j:
                         other[at] = max(other[at], asks.price[row])
@@ -622,7 +631,7 @@ def _together(
     mine = {int(row): at for at, row in enumerate(other.rows)}
     j = stay.job
     table = facts.problem.table
-    for at, side_index in enumerate(index):
+    for at, side_index in enumerate(index.tolist()):
         row = int(group.rows[side_index])
         if not facts.pair[row] or row not in mine:
             continue
@@ -641,7 +650,7 @@ def _together(
 def _offer(facts: _Facts, prices: _Prices, j: int, throughput: float, gpus: int) -> float:
     """What a job that stays would pay for a side: its value less what it pays elsewhere."""
     if facts.spread[j]:
-        value = prices.worth[j] * throughput
+        value = prices.worth[j] * min(throughput, facts.required[j])
     else:
         value = prices.jobs[j] - facts.surplus[j] * facts.required[j]
     return float(value - prices.quota_of[j] * gpus + facts.surplus[j] * throughput)

@@ -41,7 +41,7 @@ _WAITING_W = 10000.0
 
 @dataclass(slots=True)
 class World:
-    """What jobs of each class reach and draw: throughput [types, sizes, classes], pairs likewise."""
+    """What jobs reach and draw: [types, sizes, classes], pairs likewise."""
 
     types: list[str]
     idle_w: list[float]
@@ -50,7 +50,7 @@ class World:
     alone: Floats
     alone_w: Floats
     pair: Floats
-    """[types, sizes, classes, classes]: throughput of the first beside the second; NaN: never ran."""
+    """[types, sizes, classes, classes]: of the first beside the second; NaN: never ran."""
     pair_w: Floats
 
 
@@ -87,7 +87,7 @@ def drawn_world(seed: int, classes: int = 26) -> World:
 
 
 def table_world(path: Path, source: str = "gavel_simulation") -> World:
-    """A world from a throughput table (its GPU types; power by the share of the best throughput)."""
+    """A world from a throughput table; its power is a model, drawn by class."""
     import pandas as pd
 
     try:
@@ -285,7 +285,7 @@ def _table(
     flat = [np.concatenate(part) for part in parts]
     ints = [column.astype(np.int64) for column in flat[:4]]
     floats = [column.astype(np.float64) for column in flat[4:]]
-    return OptionTable(world.types, names, *ints, *floats)
+    return OptionTable(world.types, names, *ints[:4], *floats[:4])  # type: ignore[arg-type]
 
 
 def churned(problem: Problem, plan: Plan, share: float, seed: int) -> Problem:

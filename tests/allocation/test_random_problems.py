@@ -30,7 +30,7 @@ def check(problem) -> None:
     assert made.cost_w >= best - 1e-6 * (1 + abs(best))
 
 
-@settings(max_examples=60, **QUIET)
+@settings(max_examples=30, **QUIET)
 @given(problems())
 def test_plans_of_random_problems_are_verified_and_bounded(problem):
     check(problem)
@@ -50,13 +50,13 @@ def test_thousands_of_random_problems(problem):
     check(problem)
 
 
-@settings(max_examples=60, **QUIET)
+@settings(max_examples=40, **QUIET)
 @given(problems())
 def test_the_greedy_plan_is_good_too(problem):
     assert verify(problem, greedy(problem)) == []
 
 
-@settings(max_examples=25, **QUIET)
+@settings(max_examples=8, **QUIET)
 @given(problems())
 def test_the_order_of_the_input_does_not_matter(problem):
     shuffled = random.Random(1)
