@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from prefect import pause_flow_run
 from prefect.exceptions import FlowPauseTimeout
 from prefect.input import RunInput
@@ -22,8 +20,8 @@ _POLL_S = 2
 class ApprovalForm(RunInput):
     """What a person says about a plan."""
 
-    decision: Literal["approve", "reject"] = Field(
-        "reject", title="Decision", description="approve: the plan is carried out as shown."
+    approve: bool = Field(
+        False, title="Approve", description="On: the plan is carried out as shown. Off: rejected."
     )
     who: str = Field(
         "", title="Your name", description="Stands in the plan's record.", max_length=100
@@ -45,7 +43,7 @@ def ask(desk: Desk, report: CycleReport) -> bool:
             timeout=int(limit_s),
             poll_interval=_POLL_S,
         )
-        approve, who, why = form.decision == "approve", form.who.strip() or "somebody", form.why
+        approve, who, why = form.approve, form.who.strip() or "somebody", form.why
     except FlowPauseTimeout:
         approve, who, why = False, "gogh", f"nobody answered within {limit_s:g} s"
     newest = approval_of(desk.store, plan.id)
