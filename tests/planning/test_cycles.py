@@ -35,12 +35,17 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
     return load(home=tmp_path_factory.mktemp("cycles"))
 
 
-@pytest.fixture
-def store(settings: Settings) -> Iterator[Store]:
+@pytest.fixture(scope="module")
+def migrated(settings: Settings) -> Store:
     store = Store(settings)
     store.migrate()
-    yield store
-    with store.write() as connection:
+    return store
+
+
+@pytest.fixture
+def store(migrated: Store) -> Iterator[Store]:
+    yield migrated
+    with migrated.write() as connection:
         connection.execute("DELETE FROM cycle_claims")
         connection.execute("DELETE FROM cycles")
 

@@ -150,6 +150,7 @@ def test_replans_take_the_next_revision_of_what_is_left(world: World) -> None:
     world.manager.advance(100)
 
 
+@pytest.mark.e2e
 def test_missed_windows_are_visible(world: World) -> None:
     world.run()
     world.manager.advance(3 * world.settings.cycle.window_s)
@@ -192,6 +193,7 @@ def test_a_source_that_is_down_does_not_stop_the_cycle(
     assert made.name.endswith("degraded")
 
 
+@pytest.mark.e2e
 def test_ingest_that_fails_or_hangs_is_gone_on_without(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -223,6 +225,7 @@ def test_old_telemetry_with_running_jobs_is_unsafe(world: World) -> None:
         connection.execute("DELETE FROM job_progress")
 
 
+@pytest.mark.e2e
 def test_a_failed_retraining_leaves_the_serving_network(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -276,6 +279,7 @@ def test_a_plan_waits_for_a_person(world: World) -> None:
     assert world.run(wish, cycle=report.cycle).outcome == "done"
 
 
+@pytest.mark.e2e
 def test_a_plan_that_a_person_rejects_is_not_carried_out(world: World) -> None:
     wish = Request(reason="careful", wait_for_approval=True)
     report = world.run(wish)
@@ -287,6 +291,7 @@ def test_a_plan_that_a_person_rejects_is_not_carried_out(world: World) -> None:
     assert "not now" in again.detail
 
 
+@pytest.mark.e2e
 def test_a_run_that_died_before_emitting_is_gone_on_with(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -303,6 +308,7 @@ def test_a_run_that_died_before_emitting_is_gone_on_with(
     assert world.count("plans") == plans
 
 
+@pytest.mark.e2e
 def test_a_newer_request_wins_over_one_that_is_being_planned(world: World) -> None:
     newer: list[CycleReport] = []
 
@@ -342,6 +348,7 @@ def test_steps_can_be_run_as_tasks_and_are_counted(world: World) -> None:
     assert set(report.why) == set(report.watts)
 
 
+@pytest.mark.e2e
 def test_every_cycle_has_one_plan_at_most(world: World) -> None:
     """Over all that the tests above did."""
     world.run()
