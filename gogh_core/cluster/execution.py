@@ -188,13 +188,14 @@ def _proceed(task: _Task) -> Outcome:
     """Begin, or go on where it stopped."""
     manager = task.manager
     try:
-        records = task.journal.records_before
+        records = task.journal.records()
         if not records:
             timeout_s = manager.capabilities.action_timeout_s
             current = patiently(manager.state, timeout_s, task.sleep)
-            records, abandoned = _begin(task, current)
+            abandoned = _begin(task, current)
             if abandoned is not None:
                 return "abandoned", abandoned
+            records = task.journal.records()
         run = Run(records, task.journal, manager, task.settings, task.sleep)
         if isinstance(manager, PlanTaker):
             return _deliver(task.plan, run, manager)
@@ -203,7 +204,7 @@ def _proceed(task: _Task) -> Outcome:
         return "interrupted", str(error)
 
 
-def _begin(task: _Task, current: ClusterState) -> tuple[tuple[ActionRecord, ...], str | None]:
+def _begin(task: _Task, current: ClusterState) -> str | None:
     """Write the journal's first page; with the reason when the plan no longer fits at all."""
     capabilities = task.manager.capabilities
     actions = actions_of(task.plan, task.basis, capabilities)
@@ -217,8 +218,8 @@ def _begin(task: _Task, current: ClusterState) -> tuple[tuple[ActionRecord, ...]
     rest = {}
     if why is not None:
         rest = {action.id: f"the plan was abandoned: {why}" for action in actions}
-    records = task.journal.begin(actions, {**rest, **stale, **skipped}, task.basis)
-    return records, why
+    task.journal.begin(actions, {**rest, **stale, **skipped}, task.basis)
+    return why
 
 
 def _stale(actions: tuple[Action, ...], now: Now, skipped: dict[str, str]) -> dict[str, str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Literal
 
@@ -120,18 +120,17 @@ class Journal:
             rows = fetch(connection, "cluster_journal", plan_id=plan_id).to_pylist()
         self._seq = int(seq["seq"][0].as_py())
         self.before = Execution(**found[0]) if found else None
-        """The newest word about this plan when the journal was opened; None: it is new."""
-        self.records_before = tuple(_record(row) for row in rows)
+        """The newest word about this plan before this process had one; None: there is none."""
+        self._records = {record.action.id: record for record in map(_record, rows)}
+        self._unwritten: list[dict[str, Any]] = []
 
     def records(self) -> tuple[ActionRecord, ...]:
         """The plan's actions as they stand now, in their order."""
-        with self._store.read() as connection:
-            rows = fetch(connection, "cluster_journal", plan_id=self.plan_id).to_pylist()
-        return tuple(_record(row) for row in rows)
+        return tuple(self._records.values())
 
     def begin(
         self, actions: Sequence[Action], skipped: Mapping[str, str], basis: ClusterState
-    ) -> tuple[ActionRecord, ...]:
+    ) -> None:
         """Write every action as intended (or skipped, with the reason): all of them or none."""
         now = self._clock()
         rows = [
@@ -158,33 +157,57 @@ class Journal:
             append_rows(
                 connection, "execution_events", pa.Table.from_pylist(state, _EXECUTION_EVENTS)
             )
-        return tuple(
-            ActionRecord(action, "skipped", skipped[action.id])
-            if action.id in skipped
-            else ActionRecord(action, "intended", action.reason)
-            for action in actions
-        )
+        self.before = None
+        self._records = {action.id: ActionRecord(action, "intended") for action in actions}
+        for event in events:
+            self._follow(event)
 
-    def advance(self, steps: Iterable[tuple[str, ActionState, str]]) -> None:
-        """Write that actions got further, in one transaction."""
+    def note(self, steps: Iterable[tuple[str, ActionState, str]]) -> None:
+        """Remember that actions got further; `write` and `mark` put it into the journal."""
         now = self._clock()
-        events = [self._event(name, state, reason, now) for name, state, reason in steps]
-        if events:
-            self._store.append("action_events", pa.Table.from_pylist(events, _ACTION_EVENTS))
+        for name, state, reason in steps:
+            event = self._event(name, state, reason, now)
+            self._unwritten.append(event)
+            self._follow(event)
+
+    def write(self) -> None:
+        """Put what is remembered into the journal, in one transaction."""
+        if self._unwritten:
+            rows = pa.Table.from_pylist(self._unwritten, _ACTION_EVENTS)
+            self._store.append("action_events", rows)
+            self._unwritten = []
 
     def mark(self, state: str, detail: str = "", basis: ClusterState | None = None) -> None:
         """Write what became of the plan as a whole; the same word twice is written once."""
         before = self.before
         if before is not None and (before.state, before.detail) == (state, detail):
+            self.write()
             return
         now = self._clock()
         rows = [self._execution_event(state, detail, now)]
+        events = pa.Table.from_pylist(self._unwritten, _ACTION_EVENTS)
         with self._store.write() as connection:
             if basis is not None:
                 self._keep_basis(connection, basis, now)
+            append_rows(connection, "action_events", events)
             append_rows(
                 connection, "execution_events", pa.Table.from_pylist(rows, _EXECUTION_EVENTS)
             )
+        self._unwritten = []
+
+    def _follow(self, event: Mapping[str, Any]) -> None:
+        """What the journal's view will say once the event is written."""
+        record = self._records[event["action_id"]]
+        state, now = event["state"], event["ts"]
+        self._records[event["action_id"]] = replace(
+            record,
+            state=state,
+            reason=event["reason"],
+            intended_at=record.intended_at or (now if state == "intended" else None),
+            sent_at=record.sent_at or (now if state == "sent" else None),
+            times_sent=record.times_sent + (state == "sent"),
+            settled_at=now if state in SETTLED else record.settled_at,
+        )
 
     def _event(self, name: str, state: str, reason: str, now: datetime) -> dict[str, Any]:
         self._seq += 1

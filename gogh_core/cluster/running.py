@@ -93,7 +93,6 @@ class Run:
         self._capabilities = manager.capabilities
         # Why nothing more is sent: the switch, or a manager that is gone.
         self._halted: _Stopped | ClusterUnavailable | None = None
-        self._unwritten: list[tuple[str, ActionState, str]] = []
 
     @property
     def unsettled(self) -> list[Action]:
@@ -118,8 +117,6 @@ class Run:
             self._look_again()
         except _Stopped as stopped:
             return "paused", f"paused by {stopped.switch.who}: {stopped.switch.why}"
-        finally:
-            self.write()
         return "done", ""
 
     def send_all(self) -> None:
@@ -130,13 +127,11 @@ class Run:
     def fail_all(self, reason: str) -> None:
         """Nothing of what was sent will come true."""
         self._note([(a.id, "failed", reason) for a in self.unsettled])
-        self.write()
 
     def settle_shown(self) -> None:
         """Confirm what the cluster already shows."""
         now = self._now()
         self._note([(a.id, "confirmed", "") for a in self.unsettled if came_true(a, now)])
-        self.write()
 
     def _check_switch(self) -> None:
         switch = paused(self._settings)
@@ -156,15 +151,14 @@ class Run:
 
         What is lost by a crash in between is seen again in the cluster's state.
         """
-        self._unwritten.extend(steps)
+        self._journal.note(steps)
         for name, state, reason in steps:
             self._states[name] = state
             self._reasons[name] = reason
 
     def write(self) -> None:
         """Put into the journal what is remembered."""
-        self._journal.advance(self._unwritten)
-        self._unwritten = []
+        self._journal.write()
 
     def _settle(self, now: Now) -> bool:
         """Settle what was sent and is true, ended or late; whether anything was."""

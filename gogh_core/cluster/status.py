@@ -90,7 +90,7 @@ def status_of(settings: Settings, store: Store, manager: ClusterManager) -> Stat
         found = stored_plan(store, newest[0]["plan_id"])
         plan = found[0] if found else None
         journal = Journal(store, newest[0]["plan_id"], "", manager.name, lambda: state.at)
-        execution, records = journal.before, journal.records_before
+        execution, records = journal.before, journal.records()
     differs: tuple[Difference, ...] = ()
     if plan is not None and execution is not None:
         by_index = manager.capabilities.chooses_gpu_index

@@ -311,3 +311,22 @@ def test_servers_that_are_not_in_the_cluster_are_skipped(settings, store) -> Non
     report = carry(plan(places=wanted), fake, settings, store)
     assert reasons(report)["place:b"] == "server nowhere is not known to the cluster"
     assert report.confirmed == 2
+
+
+def test_what_the_journal_says_is_what_the_store_says(fake, whole, settings, store) -> None:
+    report = carry(whole, fake, settings, store)
+    again = carry(whole, fake, settings, store)
+    assert again.records == report.records
+
+
+def test_a_plan_that_stops_twice_for_the_same_reason_says_so_twice(
+    fake, whole, settings, store
+) -> None:
+    """Between both it ran, so its newest word is not that it runs."""
+    basis = fake.state()
+    pause(settings, store, who="ann", why="smoke", now=NOW)
+    assert carry(whole, fake, settings, store, basis).state == "paused"
+    resume(settings, store, who="ann", why="", now=NOW)
+    fake.after = lambda key: pause(settings, store, who="ann", why="smoke", now=NOW)
+    assert carry(whole, fake, settings, store, basis).state == "paused"
+    assert executions(store)[0]["state"] == "paused"
