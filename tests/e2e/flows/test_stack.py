@@ -24,6 +24,14 @@ ALERTS = Path(__file__).resolve().parents[2] / "flows" / "alerts_test.yml"
 BY_HAND = ["ingest", "validate", "retrain-p2", "estimate", "allocate", "emit", "maintenance"]
 
 
+@pytest.fixture(scope="module")
+def planned(stack: Stack) -> Stack:
+    """The stack with at least one plan in it."""
+    run = stack.run("reallocation")
+    assert run["state_type"] == "COMPLETED", run["state"]["message"]
+    return stack
+
+
 def test_up_twice_starts_nothing_twice(stack: Stack):
     home = stack.settings.home.absolute()
     before = {name: Daemon(name, home).process() for name in ("server", "worker-1", "metrics")}
@@ -32,8 +40,8 @@ def test_up_twice_starts_nothing_twice(stack: Stack):
     assert {name: Daemon(name, home).process() for name in before} == before
 
 
-def test_every_step_runs_alone(stack: Stack):
-    assert stack.run("reallocation")["state_type"] == "COMPLETED", "there is something to look at"
+def test_every_step_runs_alone(planned: Stack):
+    stack = planned
     asked = {name: stack.api.run(f"{name}/{name}", {})["id"] for name in BY_HAND}
     grown = {"changes": {"add_servers": [{"gpu_type": "v100", "gpus": 4, "count": 2}]}}
     asked["what-if"] = stack.api.run("what-if/what-if", grown)["id"]
@@ -47,14 +55,17 @@ def test_every_step_runs_alone(stack: Stack):
 
 def test_a_window_that_was_planned_is_left_alone(stack: Stack):
     moment = {"window": "2031-01-01T00:00:30+00:00"}
-    first, second = stack.run("reallocation", moment), stack.run("reallocation", moment)
+    with stack.quiet():
+        first, second = stack.run("reallocation", moment), stack.run("reallocation", moment)
     assert first["name"].startswith("plan "), first["state"]["message"]
     assert second["state_type"] == "COMPLETED"
     assert second["state"]["message"].startswith("Nothing to do")
 
 
 def test_a_failed_run_says_first_what_to_do(stack: Stack):
-    run = stack.run("replan", {"request": {"reason": "mistake", "drain": ["no-such-server"]}})
+    wrong = {"request": {"reason": "mistake", "drain": ["no-such-server"]}}
+    with stack.quiet():
+        run = stack.run("replan", wrong)
     assert run["state_type"] == "FAILED"
     assert run["state"]["message"].startswith("To do: ")
     assert "no-such-server" in run["state"]["message"]
@@ -71,8 +82,8 @@ def test_wrong_values_are_refused_by_the_api_too(stack: Stack):
     assert answer.status_code in (409, 422), answer.text
 
 
-def test_a_storm_of_events_gives_one_replan(stack: Stack):
-    stack.run("reallocation")
+def test_a_storm_of_events_gives_one_replan(planned: Stack):
+    stack = planned
 
     def event(number: int) -> dict:
         return {
@@ -96,8 +107,8 @@ def test_a_storm_of_events_gives_one_replan(stack: Stack):
         assert len(replans()) == 1
 
 
-def test_metrics_and_alert_rules_are_as_prometheus_wants_them(stack: Stack, tmp_path: Path):
-    stack.run("reallocation")
+def test_metrics_and_alert_rules_are_as_prometheus_wants_them(planned: Stack, tmp_path: Path):
+    stack = planned
     address = stack.up["addresses"]["metrics"]
 
     def figures():
