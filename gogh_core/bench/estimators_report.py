@@ -57,7 +57,7 @@ def accuracy_report(folder: Path, source: str, *, quick: bool, seeds: int) -> di
         found = [simple_method(name) for name in ([BAR] if quick else BASELINES)]
         for facts, tag in ((False, "name"), (True, "facts")):
             found.append(network_method(f"process, {tag}", {}, use_facts=facts, calibrated=False))
-            for kind in [version.kind] if quick else KINDS:
+            for kind in [version.kind] if quick or not facts else KINDS:
                 networks = served if kind == version.kind else shipped(kind)[1]
                 name = f"{kind}, {tag}"
                 found.append(network_method(name, networks, use_facts=facts, seed=seed))

@@ -33,6 +33,7 @@ _LEANS = (0.0, 0.25, 0.5, 0.75, 1.0)
 # Episodes that the prior is worth, and how many are played at most.
 _PRIOR_WEIGHT, _MOST = 6.0, 36
 _COVER = 0.80
+_WIDE_SD = 0.7
 
 
 @dataclass(frozen=True)
@@ -265,8 +266,10 @@ def calibrate(
     return Calibration(blend, alone, ratio, lean)
 
 
-def _choose(options: tuple[float, ...], losses: list[Array], default: float) -> float:
-    """The option with the smallest mean loss; it must win by more than a few episodes' worth."""
+def _choose(
+    options: tuple[float, ...], losses: list[Array], default: float, *, sure: float = 1.0
+) -> float:
+    """The option with the smallest mean loss; the first unless another wins by `sure` errors."""
     if not losses or not len(losses[0]):
         return default
     table = np.array(losses)
@@ -275,7 +278,7 @@ def _choose(options: tuple[float, ...], losses: list[Array], default: float) -> 
     # Shrink to the first option (no correction): gains count less with few episodes.
     trust = table.shape[1] / (table.shape[1] + _PRIOR_WEIGHT)
     spread = (table - table[0]).std(axis=1) / np.sqrt(table.shape[1])
-    gain = (safe - mean) * trust - spread
+    gain = (safe - mean) * trust - sure * spread
     return options[int(np.argmax(gain))]
 
 
@@ -345,7 +348,10 @@ def _ratio_width(played: list[_Played], blend: tuple[float, float, float]) -> fl
 
 
 def _lean(played: list[_Played], blend: float, width: float) -> float:
+    """Wide estimates should lean by theory, narrow ones only on strong evidence."""
     losses = []
+    spreads = [float(np.mean(p.sd[0][p.open])) for p in played if p.open.any()]
+    wide = bool(spreads) and float(np.mean(spreads)) * width > _WIDE_SD
     for c in _LEANS:
         row = []
         for p in played:
@@ -356,4 +362,4 @@ def _lean(played: list[_Played], blend: float, width: float) -> float:
             gap = np.abs(np.exp(said) - np.exp(p.real)) / p.best
             row.append(np.minimum(gap[p.open], 5.0).mean())
         losses.append(np.array(row))
-    return _choose(_LEANS, losses, 0.0)
+    return _choose(_LEANS, losses, 0.0, sure=0.2 if wide else 2.0)
