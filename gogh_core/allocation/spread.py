@@ -86,20 +86,43 @@ def _bundles(
     here = c.sides(group.cls)
     index = np.flatnonzero(group.usable) + here.start
     rows = c.side_row[index]
-    price = np.full((len(index), 1 + len(c.realms)), INF)
     alone = ~pricer.side_pair[index]
-    price[alone, 0] = option[rows[alone]]
+    hoped = np.full((len(index), 1 + len(c.realms)), INF)
+    hoped[alone, 0] = option[rows[alone]]
+    asked = hoped.copy()
     for realm in c.job_realms[j]:
         top, who = tops[realm]
         other = pricer.other_side[index]
         mate = who[other]
         ask = np.where((mate >= 0) & (mate != group.index), option[rows] - top[other], INF)
+        hoped[~alone, 1 + realm] = ask[~alone]
         for at in np.flatnonzero(~alone).tolist():
             side = 0 if c.own[rows[at]] else int(c.side_no[index[at]])
             dual = prices.slots.get((int(rows[at]), side, realm))
             if dual is not None:
-                ask[at] = min(ask[at], -dual)
-        price[~alone, 1 + realm] = ask[~alone]
+                asked[at, 1 + realm] = -dual
+    added, least = 0, 0.0
+    # What rows ask for sides that exist, then what partners would leave over for new ones.
+    for price in (asked, np.minimum(asked, hoped)):
+        new, rc = _covered(pricer, prices, group, index, price, places, tops)
+        added += new
+        least = min(least, rc)
+    pricer.worst += least * group.count
+    return added
+
+
+def _covered(
+    pricer: Pricer,
+    prices: Prices,
+    group: Group,
+    index: Any,
+    price: Floats,
+    places: list[Any],
+    tops: list[tuple[Floats, Any]],
+) -> tuple[int, float]:
+    """Bundles at these prices: how many are new, and the least reduced cost."""
+    c, j = pricer.c, group.first
+    rows = c.side_row[index]
     best = price.argmin(axis=1)
     cost = price[np.arange(len(index)), best] - c.surplus[j] * c.side_got[index]
     if c.owner[j] >= 0:
@@ -107,10 +130,10 @@ def _bundles(
     fixed = float(c.move_w[j]) + prices.moves * float(c.running[j])
     fixed += float(c.surplus[j] * c.required[j]) - float(prices.groups[group.index])
     found = cover(c.side_got[index], cost, float(c.required[j]), c.problem.jobs[j].max_gpus)
-    added = 0
+    added, least = 0, 0.0
     for total, chosen in found[:_PER_ROUND]:
         rc = total + fixed
-        pricer.worst += min(0.0, rc) * group.count if chosen is found[0][1] else 0.0
+        least = min(least, rc)
         if rc >= -1e-7:
             break
         items = []
@@ -122,13 +145,13 @@ def _bundles(
                 break
             items.append((row, side, place[0] if realm < 0 else -1, realm))
             if realm >= 0:
-                pricer.master.pair(row, realm, place)
+                added += pricer.master.pair(row, realm, place)
                 mate = int(tops[realm][1][pricer.other_side[index[at]]])
                 if mate >= 0 and not c.spread[c.groups[mate].first]:
-                    pricer.master.side(c.groups[mate], row, 1 - side, realm)
+                    added += pricer.master.side(c.groups[mate], row, 1 - side, realm)
         else:
             added += pricer.master.bundle(group, tuple(sorted(items)))
-    return added
+    return added, least
 
 
 def cover(

@@ -116,3 +116,13 @@ def test_a_job_that_cannot_reach_its_requirement_waits_and_says_so():
     made = plan(problem_from_dict(body))
     assert [entry.job for entry in made.waiting] == ["j1"]
     assert "99" in made.waiting[0].reason
+
+
+def test_the_schema_in_the_docs_describes_our_problems(request):
+    import jsonschema
+
+    folder = request.path.parents[2]
+    schema = json.loads((folder / "docs" / "problem.schema.json").read_text())
+    jsonschema.validate(generate(5, 16, 0).to_dict(), schema)
+    jsonschema.validate(generate(5, 16, 0, spread=True).to_dict(), schema)
+    jsonschema.validate(raw(), schema)
