@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import sys
+import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,21 +20,22 @@ from gogh_core.settings import (
 )
 from gogh_core.store import Store
 from tests.e2e.slurm.lab import NODES, Lab
-from tests.e2e.slurm.work import SCRIPT
+from tests.e2e.slurm.work import prepare
 
 
 @pytest.fixture(scope="session")
-def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+def lab() -> Iterator[Lab]:
     """Real daemons; they are ended when the tests are."""
-    lab = Lab(tmp_path_factory.mktemp("slurm"))
+    # A short path: that of munge's socket must not be longer than 108 characters.
+    root = Path(tempfile.mkdtemp(prefix="gogh-", dir="/tmp"))
+    lab = Lab(root / "slurm")
     try:
         lab.start()
-        script = lab.work / "count.py"
-        script.write_text(SCRIPT.format(python=sys.executable, work=lab.work))
-        script.chmod(0o755)
+        prepare(lab)
         yield lab
     finally:
         lab.stop()
+        shutil.rmtree(root, ignore_errors=True)
 
 
 @pytest.fixture

@@ -88,10 +88,12 @@ def started(lab: Lab, manager: SlurmManager, where: dict[str, str]) -> None:
         lab.wait(lambda j=job: story(lab, j).starts, f"job {job}")  # type: ignore[misc]
 
 
-def saved(lab: Lab) -> None:
+def saved(lab: Lab, job: str) -> None:
     """Wait until slurmctld has written its queue to disk as it is now."""
     now = time.time()
     path = lab.root / "state" / "job_state"
+    # It writes when something has changed.
+    lab.slurm("scontrol", "update", f"jobid={job}", "Nice=1")
     lab.wait(lambda: path.exists() and path.stat().st_mtime > now, "the saved queue")
 
 
@@ -156,7 +158,7 @@ def test_slurmctld_ends_in_the_middle_of_a_plan_and_comes_back(
 ) -> None:
     moving, staying, new, newer = (enqueue(slurm, settings) for _ in range(4))
     started(slurm, manager, {moving: "v100-1", staying: "v100-2"})
-    saved(slurm)
+    saved(slurm, new)
     basis = manager.state()
     restart = threading.Thread(target=lambda: (time.sleep(2), slurm.start_controller()))
     place, calls = manager.place, []
@@ -191,13 +193,22 @@ def test_slurmctld_ends_in_the_middle_of_a_plan_and_comes_back(
     check_stories(slurm, (moving, staying, new, newer))
 
 
+def crash(lab: Lab, node: str, job: str) -> None:
+    """What a power cut does: the node's daemon, the job's shepherd and the job end at once."""
+    pid = story(lab, job).starts[-1]["pid"]
+    shepherd = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    lab.stop_node(node, signal.SIGKILL)
+    for process in (shepherd, pid):
+        os.kill(process, signal.SIGKILL)
+
+
 def test_a_node_goes_down_and_its_job_goes_on_elsewhere(
     slurm: Lab, manager: SlurmManager, store: Store, settings: Settings
 ) -> None:
     there, new, other = (enqueue(slurm, settings) for _ in range(3))
     started(slurm, manager, {there: "t4-2"})
     basis = manager.state()
-    slurm.stop_node("t4-2", signal.SIGKILL)
+    crash(slurm, "t4-2", there)
     slurm.wait(lambda: "DOWN" in slurm.node_state("t4-2"), "Slurm to notice")
     first = plan(
         "before",
@@ -223,6 +234,7 @@ def test_a_node_goes_down_and_its_job_goes_on_elsewhere(
     )
     assert reasons(report)[f"place:{there}"][0] == "confirmed", reasons(report)
     slurm.wait(lambda: story(slurm, there).starts[-1]["node"] == "a100-2", "the job elsewhere")
+    check_stories(slurm, (there, other))
 
 
 def test_a_job_cancelled_between_plan_and_action_is_skipped(
@@ -266,7 +278,7 @@ def test_scontrol_that_hangs_fails_its_action_and_no_other(
     slow = settings.model_copy(
         update={
             "slurm": settings.slurm.model_copy(
-                update={"bin": folder, "timeout_s": 2, "action_timeout_s": 12}
+                update={"bin": folder, "timeout_s": 2, "action_timeout_s": 30}
             )
         }
     )

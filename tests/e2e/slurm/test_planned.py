@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 import statistics
-import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ from gogh_core.settings import Settings
 from gogh_core.store import Store
 from tests.cluster.fake import at, plan
 from tests.e2e.slurm.lab import Lab
-from tests.e2e.slurm.work import SCRIPT, enqueue, story
+from tests.e2e.slurm.work import enqueue, prepare, story
 
 IDLE_W = {"v100": 40.0, "a100": 52.0, "t4": 10.0}
 # Steps/s and watts of one GPU alone, and of two jobs that share it.
@@ -178,12 +179,11 @@ def test_how_long_a_hundred_placements_and_twenty_moves_take(
     """On a Slurm of 6 nodes with 32 GPUs each; prints what docs/slurm.md tells."""
     from gogh_core.settings import ClusterSettings, GuardSettings, SlurmSettings, load
 
-    lab = Lab(tmp_path / "slurm", gpus=32)
+    short = Path(tempfile.mkdtemp(prefix="gogh-", dir="/tmp"))
+    lab = Lab(short / "slurm", gpus=32)
     try:
         lab.start()
-        script = lab.work / "count.py"
-        script.write_text(SCRIPT.format(python=sys.executable, work=lab.work))
-        script.chmod(0o755)
+        prepare(lab)
         settings = load(
             home=tmp_path / "home",
             cluster=ClusterSettings(manager="slurm", mode="act"),
@@ -232,3 +232,4 @@ def test_how_long_a_hundred_placements_and_twenty_moves_take(
                 print(f"{kind}: median {statistics.median(took):.2f} s, longest {max(took):.2f} s")
     finally:
         lab.stop()
+        shutil.rmtree(short, ignore_errors=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,13 +43,21 @@ try:
 except BlockingIOError:
     say("twice")
 signal.signal(signal.SIGTERM, end)
-say("start", node=os.environ["SLURMD_NODENAME"], gpus=os.environ.get("CUDA_VISIBLE_DEVICES", ""))
+gpus = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+say("start", node=os.environ["SLURMD_NODENAME"], gpus=gpus, pid=os.getpid())
 while True:
     time.sleep(0.1)
     count += 1
     if count % 20 == 0:
         say("progress")
 """
+
+
+def prepare(lab: Lab) -> None:
+    """Put the script where jobs are submitted from."""
+    script = lab.work / "count.py"
+    script.write_text(SCRIPT.format(python=sys.executable, work=lab.work))
+    script.chmod(0o755)
 
 
 @dataclass(frozen=True)
