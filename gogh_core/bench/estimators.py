@@ -31,7 +31,7 @@ def estimators(
     pretrain: Annotated[
         Path | None, typer.Option(help="Train the shipped networks anew into this folder; no more.")
     ] = None,
-    worlds: Annotated[int, typer.Option(help="Synthetic worlds for --pretrain.")] = 400,
+    worlds: Annotated[int, typer.Option(help="Synthetic worlds for --pretrain.")] = 300,
     as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
 ) -> None:
     """P1 and P2 against simple methods on jobs and families left out; power; speed."""

@@ -306,7 +306,7 @@ def _ratio_blend(played: list[_Played], quantity: int) -> float:
                 moved = side[1] + b * (p.shift[quantity] * p.sd[quantity])[column]
                 row.append(np.abs(side[0] - moved).mean())
         losses.append(np.array(row))
-    return _choose(_BLENDS, losses, 0.5)
+    return _choose(_BLENDS, losses, 0.5, sure=2.0)
 
 
 def _quantile(scores: list[Array]) -> float:

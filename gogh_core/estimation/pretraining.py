@@ -68,8 +68,8 @@ def score_network(network: Any, samples: Sequence[Sample]) -> Score:
 def pretrain(
     folder: Path,
     *,
-    worlds: int = 400,
-    seed: int = 2000,
+    worlds: int = 300,
+    seed: int = 5000,
     samples: list[list[Sample]] | None = None,
     report: Callable[[str, float], None] | None = None,
     created_at: str = "2026-01-01T00:00:00+00:00",
