@@ -91,14 +91,18 @@ def check_batch(
     except duckdb.Error as error:
         line = str(error).strip().splitlines()[0]
         raise InvalidContract([f"its helper query fails: {line}"], where=suite.where) from error
-    checked = fetch(connection, "contracts_checked")
-    _need_columns(suite, checked)
+    relation = connection.table("checked")
+    _need_columns(suite, set(relation.columns))
+    used = dict.fromkeys(name for check in suite.checks for name in check.columns)
+    wanted = dict.fromkeys(("row_id", "part", *(name for name in used if name in relation.columns)))
+    columns = [duckdb.ColumnExpression(name) for name in wanted]
+    checked = relation.select(*columns).to_arrow_table()
+    checked = checked.take(pa.array(np.argsort(np.asarray(checked["row_id"]))))
     if len(checked) != len(rows):
         raise InvalidContract(
             [f"its helper query makes {len(checked)} rows of {len(rows)}"], where=suite.where
         )
-    wanted = ["row_id", *dict.fromkeys(name for check in suite.checks for name in check.columns)]
-    frame = checked.select([*dict.fromkeys(wanted)]).to_pandas()
+    frame = checked.to_pandas()
     outcomes = run_checks(
         suite.checks,
         frame,
@@ -113,8 +117,7 @@ def check_batch(
     return Verdict(results, _failures(checked, results), _refused(suite, checked, results))
 
 
-def _need_columns(suite: Suite, checked: pa.Table) -> None:
-    known = set(checked.column_names)
+def _need_columns(suite: Suite, known: set[str]) -> None:
     faults = [
         f"line {check.line}: there is no column {name!r}"
         for check in suite.checks

@@ -62,7 +62,7 @@ by_gpu AS (
     SELECT
         server_id,
         gpu_index,
-        count(DISTINCT ts) AS seconds,
+        count(*) FILTER (ts IS DISTINCT FROM previous_ts) AS seconds,
         -- Some sources report every 10 s; a gap is measured by their own pace.
         median(nullif(dt, 0)) AS pace_s,
         sum(CASE WHEN pair THEN (power_w + previous_power_w) / 2 * dt END) AS integral_j,

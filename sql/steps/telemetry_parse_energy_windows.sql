@@ -4,7 +4,7 @@ WITH cells AS (
         *,
         gogh_number(start_s) AS t,
         gogh_number(elapsed_s) AS d,
-        gogh_whole(gpu_index) AS i,
+        gogh_whole(gogh_number(gpu_index)) AS i,
         gogh_number(energy_j) AS e
     FROM raw_rows
 ),

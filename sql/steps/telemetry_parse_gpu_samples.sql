@@ -3,7 +3,7 @@ WITH cells AS (
     SELECT
         *,
         gogh_time(ts) AS t,
-        gogh_whole(gpu_index) AS i,
+        gogh_number(gpu_index) AS i0,
         gogh_number(power_w) AS p,
         gogh_number(energy_j) AS e,
         coalesce(gogh_number(utilisation), gogh_number(utilisation_percent) / 100) AS u,
@@ -11,9 +11,10 @@ WITH cells AS (
         gogh_number(temperature_c) AS c,
         gogh_number(sm_clock_mhz) AS s,
         gogh_mask(throttle_reasons) AS r,
-        gogh_whole(processes) AS n
+        gogh_number(processes) AS n0
     FROM raw_rows
 ),
+whole AS (SELECT *, gogh_whole(i0) AS i, gogh_whole(n0) AS n FROM cells),
 judged AS (
     SELECT
         *,
@@ -30,7 +31,7 @@ judged AS (
             gogh_wrong('throttle_reasons', throttle_reasons, r),
             gogh_wrong('processes', processes, n)
         ), '') AS parse_error
-    FROM cells
+    FROM whole
 )
 SELECT
     line,

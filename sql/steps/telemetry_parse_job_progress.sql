@@ -4,8 +4,8 @@ WITH cells AS (
         *,
         gogh_time(ts) AS t,
         gogh_number(steps) AS n,
-        CASE WHEN gogh_absent(attempt) THEN 0 ELSE gogh_whole(attempt) END AS a,
-        CASE WHEN gogh_absent("rank") THEN 0 ELSE gogh_whole("rank") END AS r
+        CASE WHEN gogh_absent(attempt) THEN 0 ELSE gogh_whole(gogh_number(attempt)) END AS a,
+        CASE WHEN gogh_absent("rank") THEN 0 ELSE gogh_whole(gogh_number("rank")) END AS r
     FROM raw_rows
 ),
 judged AS (

@@ -7,7 +7,7 @@ FROM checked AS c
 JOIN temp.split AS s ON s.row_id = c.row_id
 JOIN parts AS p ON p.part = s.part
 WHERE s.fate = 'clean'
-ORDER BY c.ts, c.server_id, c.gpu_index;
+ORDER BY c.ts, c.row_id;
 INSERT OR IGNORE INTO touched
 SELECT DISTINCT 'gpu_samples', c.server_id, gogh_window(c.ts, $window_s)
 FROM checked AS c
