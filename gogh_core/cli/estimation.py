@@ -83,7 +83,7 @@ def describe(
     _say(as_json, found, "\n".join(lines))
 
 
-def retrain(  # noqa: PLR0917
+def retrain(
     budget_s: Annotated[float | None, typer.Option(help="Seconds to learn for.")] = None,
     full: Annotated[bool, typer.Option("--full", help="P1 too.")] = False,
     seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
