@@ -6,6 +6,7 @@ The tree is the certificate: its leaves cover every plan, each leaf's prices pro
 from __future__ import annotations
 
 import heapq
+import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,7 +52,15 @@ def prove(search: Search, best: Any, gap: float) -> bool:
     tried: set[tuple[Any, ...]] = set()
     current: Box = {}
     stuck: list[_Node] = []
+    started = time.monotonic()
+    bound_of(c.problem, {"kinds": "likeness", "root": root})
+    leaf_s = time.monotonic() - started
+    in_time = True
     while heap and count < _NODES:
+        # Every leaf is evaluated twice at the end: for the plan, and by the verifier.
+        if search.left_s() < 2.5 * leaf_s * (len(heap) + len(stuck) + 2):
+            in_time = False
+            break
         bound_w, _, node = heap[0]
         bound_w = min([bound_w, *(other.bound_w for other in stuck)])
         if best.cost_w - bound_w <= gap * abs(bound_w) * 0.98 + 1e-9 or search.out_of_time():
@@ -99,7 +108,7 @@ def prove(search: Search, best: Any, gap: float) -> bool:
     bound_w = bound_of(c.problem, certificate)
     if bound_w > best.bound_w:
         best.bound_w, best.certificate = bound_w, certificate
-    return not search.out_of_time()
+    return in_time and not search.out_of_time()
 
 
 def _node(

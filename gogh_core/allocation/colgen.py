@@ -23,6 +23,8 @@ __all__ = ["Box", "Search"]
 
 Floats = npt.NDArray[np.float64]
 WHOLE = 1e-6
+_MIP_S = 6.0
+"""Seconds for one MIP: what it has not found by then is found faster by fixing more."""
 _COUNTED = ("pair", "single", "tie", "stay", "host", "both", "keep")
 _OWN_GROUPS = ("alone", "side", "wait", "bundle")
 _OWN_JOBS = ("stay", "host", "both", "keep")
@@ -283,7 +285,7 @@ class Search:
         if part is None:
             return {i: n for i, n in rounded.items() if n > 0}
         counts = {i: n for i, n in rounded.items() if n > 0 and i not in set(part.columns)}
-        seconds = min(self.left_s() - 0.5, 20.0)
+        seconds = min(self.left_s() - 0.5, _MIP_S)
         if self.solver_failed or seconds < 1.0:
             return {i: n for i, n in rounded.items() if n > 0}
         try:
