@@ -43,7 +43,7 @@ def bench(
     """One whole cycle with many jobs and GPUs: total, and the share of each step."""
     home = Path(tempfile.mkdtemp(prefix="gogh-bench-", dir=folder))
     try:
-        found = measure(_settings(home, jobs, gpus, seed))
+        found = measure(_settings(home, jobs, gpus, seed), jobs)
     finally:
         shutil.rmtree(home, ignore_errors=True)
     if as_json:
@@ -59,12 +59,10 @@ def _settings(home: Path, jobs: int, gpus: int, seed: int) -> Settings:
     from gogh_core.simulation import SAMPLE_PERIOD_S
 
     settings = load(home=home)
-    # A quarter of an hour's arrivals wait when the embedded cluster begins; those of a window come
-    # on top before the cycle that is measured.
     simulation = settings.simulation.model_copy(
         update={
             "servers": math.ceil(gpus / _GPUS_PER_SERVER),
-            "jobs_per_hour": 3.0 * jobs,
+            "jobs_per_hour": 2.0 * jobs,
             "seed": seed,
         }
     )
@@ -72,7 +70,7 @@ def _settings(home: Path, jobs: int, gpus: int, seed: int) -> Settings:
     return settings.model_copy(update={"simulation": simulation, "telemetry": telemetry})
 
 
-def measure(settings: Settings) -> dict[str, Any]:
+def measure(settings: Settings, jobs: int) -> dict[str, Any]:
     """Two cycles with a window between them; every figure is of the second."""
     from gogh_core.planning import run_cycle
     from gogh_core.simulation import open_cluster
@@ -90,8 +88,12 @@ def measure(settings: Settings) -> dict[str, Any]:
     store = Store(settings)
     store.migrate()
     cluster = open_cluster(settings, store)
+    window_s = settings.cycle.window_s
+    arrivals = settings.simulation.jobs_per_hour * window_s / 3600
+    while len(cluster.state().jobs) < jobs - arrivals:
+        cluster.advance(60)
     run_cycle(settings, manager=cluster, store=store)
-    cluster.advance(settings.cycle.window_s)
+    cluster.advance(window_s)
     state = cluster.state()
     began, began_cpu = time.monotonic(), time.process_time()
     report = run_cycle(settings, manager=cluster, store=store, around=around)

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 __all__ = ["register"]
 
 _RETRAIN_S = 5.0
+_GAP = 0.05
+_SOLVE_S = 10.0
 
 
 def register(app: typer.Typer) -> None:
@@ -66,8 +68,11 @@ def _settings(seed: int, home: Path | None) -> Settings:
     telemetry = settings.telemetry.model_copy(update={"sample_period_s": float(SAMPLE_PERIOD_S)})
     # A few windows bring few measurements: a short time to learn from them is enough.
     estimation = settings.estimation.model_copy(update={"retrain_budget_s": _RETRAIN_S})
+    # Small problems are the hardest to prove: the last per cent would take most of the time.
+    allocation = settings.allocation.model_copy(update={"gap": _GAP, "time_limit_s": _SOLVE_S})
     return settings.model_copy(
         update={
+            "allocation": allocation,
             "simulation": simulation,
             "cluster": cluster,
             "telemetry": telemetry,
