@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -189,10 +190,10 @@ def test_a_slurm_without_json_says_the_same_in_text(
         refusal = f"echo \"{name}: unrecognized option '--json'\" >&2; exit 1"
         wrapper = folder / name
         wrapper.write_text(
-            f'#!/bin/sh\n[ "$1" = --json ] && {{ {refusal}; }}\nexec /usr/bin/{name} "$@"\n'
+            f'#!/bin/sh\n[ "$1" = --json ] && {{ {refusal}; }}\nexec {shutil.which(name)} "$@"\n'
         )
         wrapper.chmod(0o755)
-    (folder / "scontrol").symlink_to("/usr/bin/scontrol")
+    (folder / "scontrol").symlink_to(str(shutil.which("scontrol")))
     old = SlurmManager(
         settings.model_copy(update={"slurm": settings.slurm.model_copy(update={"bin": folder})})
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -270,10 +271,10 @@ def test_scontrol_that_hangs_fails_its_action_and_no_other(
     folder = tmp_path / "bin"
     folder.mkdir()
     for name in ("squeue", "sinfo", "sbatch"):
-        (folder / name).symlink_to(_which(name))
+        (folder / name).symlink_to(str(shutil.which(name)))
     wrapper = folder / "scontrol"
     hangs = f'case "$*" in *jobid={stuck}*) sleep 600;; esac'
-    wrapper.write_text(f'#!/bin/sh\n{hangs}\nexec {_which("scontrol")} "$@"\n')
+    wrapper.write_text(f'#!/bin/sh\n{hangs}\nexec {shutil.which("scontrol")} "$@"\n')
     wrapper.chmod(0o755)
     slow = settings.model_copy(
         update={
@@ -308,13 +309,6 @@ def _mentions(path: Path, text: str) -> bool:
         return text.encode() in path.read_bytes()
     except OSError:
         return False
-
-
-def _which(name: str) -> str:
-    for folder in os.environ["PATH"].split(os.pathsep):
-        if (Path(folder) / name).exists():
-            return str(Path(folder) / name)
-    raise AssertionError(name)
 
 
 HOSTILE = {
