@@ -176,4 +176,6 @@ def _try(search: Search, best: Any, node: _Node, gap: float, tried: set[tuple[An
         return
     tried.add(key)
     counts = search.finish(node.result, {}, gap=1e-4)
-    best.offer(search.c, map_counts(search.c, search.master.program, counts), search.solver)
+    for fill in (True, False):
+        seats = map_counts(search.c, search.master.program, counts, fill=fill)
+        best.offer(search.c, seats, search.solver)

@@ -38,8 +38,10 @@ class _Pools:
         return self.left[group].pop()
 
 
-def map_counts(c: Compiled, program: Program, counts: Mapping[int, int]) -> Seats:
-    """Seats for a solution in counts of columns."""
+def map_counts(
+    c: Compiled, program: Program, counts: Mapping[int, int], *, fill: bool = True
+) -> Seats:
+    """Seats for a solution in counts of columns; `fill` seats who is left over greedily."""
     board = Board(c)
     pools = _Pools(c)
     items: list[_Item] = []
@@ -96,7 +98,8 @@ def map_counts(c: Compiled, program: Program, counts: Mapping[int, int]) -> Seat
         items.extend(_Item(row, (kind,), (j,)) for row, _, kind, realm in bundle if realm < 0)
     _pack(c, board, items)
     _drop_short(c, board)
-    seat_greedily(board)
+    if fill:
+        seat_greedily(board)
     return board.seats
 
 

@@ -88,13 +88,16 @@ def plan(
         stayed = stay_seats(compiled)
         seats = greedy_seats(compiled, deadline=started + 0.3 * time_limit_s)
     except Infeasible as answer:
-        return infeasible_plan(
-            compiled,
-            answer.reasons,
-            solver=used,
-            solve_s=time.monotonic() - started,
-            versions=stated,
-        )
+        rescued = _rescued(compiled, used, deadline, notes)
+        if rescued is None:
+            return infeasible_plan(
+                compiled,
+                answer.reasons,
+                solver=used,
+                solve_s=time.monotonic() - started,
+                versions=stated,
+            )
+        stayed = seats = rescued
     best = _Best(stayed, total(cost_of(compiled, stayed)), -float("inf"), {}, "stay", notes)
     stay_w = best.cost_w
     best.offer(compiled, seats, "greedy")
@@ -123,6 +126,31 @@ def plan(
         notes=tuple(dict.fromkeys(notes)),
     )
     return _checked(problem, made, versions)
+
+
+def _rescued(compiled: Compiled, solver: str, deadline: float, notes: list[str]) -> Seats | None:
+    """Seats that keep every pin where the simple rules found none, for instance with a partner."""
+    search = Search(compiled, solver=solver, deadline=deadline, notes=[])
+    try:
+        found = search.generate(_LP_TOLERANCE)
+        if found is None:
+            return None
+        dived, fixed = search.dive(found[0], {}, _LP_TOLERANCE)
+        counts = search.finish(dived, fixed, gap=0.0)
+        seats = map_counts(compiled, search.master.program, counts)
+    finally:
+        search.lp.close()
+    for j, job in enumerate(compiled.problem.jobs):
+        here = frozenset().union(*(seat.gpus for seat in seats.get(j, ())))
+        if job.pinned and here != job.place:
+            return None
+    cap = compiled.problem.power_cap_w
+    spent = cost_of(compiled, seats)
+    power_w = spent["base_w"] + spent["idle_w"] + spent["off_w"] + spent["options_w"]
+    if cap is not None and power_w > cap * (1 + 1e-9):
+        return None
+    notes.append("the pins can only be kept in ways the simple rules do not try")
+    return seats
 
 
 def _improve(compiled: Compiled, best: _Best, solver: str, gap: float, deadline: float) -> bool:
@@ -154,8 +182,9 @@ def _improve(compiled: Compiled, best: _Best, solver: str, gap: float, deadline:
 
 def _finish(search: Search, best: _Best, result: LpResult, fixed: Box, gap: float) -> None:
     counts = search.finish(result, fixed, gap=min(gap, 1e-3))
-    seats = map_counts(search.c, search.master.program, counts)
-    best.offer(search.c, seats, search.solver)
+    for fill in (True, False):
+        seats = map_counts(search.c, search.master.program, counts, fill=fill)
+        best.offer(search.c, seats, search.solver)
 
 
 def _prove_root(compiled: Compiled, best: _Best, search: Search, prices: Any) -> None:
