@@ -18,7 +18,19 @@ whole AS (SELECT *, gogh_whole(i0) AS i, gogh_whole(n0) AS n FROM cells),
 judged AS (
     SELECT
         *,
-        nullif(concat_ws('; ',
+        -- Most rows have nothing wrong: for them the texts are not even made.
+        CASE WHEN error IS NOT NULL
+            OR t IS NULL
+            OR (i IS NULL AND gpu_index IS NOT NULL)
+            OR (p IS NULL AND power_w IS NOT NULL)
+            OR (e IS NULL AND energy_j IS NOT NULL)
+            OR (u IS NULL AND (utilisation IS NOT NULL OR utilisation_percent IS NOT NULL))
+            OR (m IS NULL AND memory_used_mb IS NOT NULL)
+            OR (c IS NULL AND temperature_c IS NOT NULL)
+            OR (s IS NULL AND sm_clock_mhz IS NOT NULL)
+            OR (r IS NULL AND throttle_reasons IS NOT NULL)
+            OR (n IS NULL AND processes IS NOT NULL)
+        THEN nullif(concat_ws('; ',
             error,
             gogh_wrong_time(ts, t),
             gogh_wrong('gpu_index', gpu_index, i),
@@ -30,7 +42,7 @@ judged AS (
             gogh_wrong('sm_clock_mhz', sm_clock_mhz, s),
             gogh_wrong('throttle_reasons', throttle_reasons, r),
             gogh_wrong('processes', processes, n)
-        ), '') AS parse_error
+        ), '') END AS parse_error
     FROM whole
 )
 SELECT
