@@ -63,6 +63,8 @@ def correct(
 ) -> Beliefs:
     """Beliefs with P1 and P2 applied; without a calibration the networks are followed in full."""
     who = np.arange(len(jobs.names)) if who is None else who
+    if not len(who):
+        return beliefs
     measured, sibling = groups_of(beliefs, jobs)
     mean, variance = beliefs.mean.copy(), beliefs.variance.copy()
     ratio_width, lean = beliefs.ratio_width.copy(), beliefs.lean.copy()

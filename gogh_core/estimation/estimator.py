@@ -198,6 +198,9 @@ class Estimator:
         """
         if not 0.5 <= confidence < 1:
             raise InvalidInput(f"confidence is {confidence}, not in 0.5 to 1", where="options")
+        if not gpu_types or not gpu_counts:
+            # Nowhere to run: the same columns without rows.
+            return self.options(Catalog.empty(), (), ("v100",), confidence=confidence)
         classes = {job.job_class: job for job in jobs}
         every = JobSet.of(
             catalog, [(name, job, None) for name, job in classes.items()],

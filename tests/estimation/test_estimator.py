@@ -127,6 +127,13 @@ def test_options_hold_each_pair_once_with_quantiles_below_the_mean(
     assert np.allclose(same["throughput_a"], same["throughput_b"])
 
 
+def test_nothing_to_run_or_nowhere_to_run_gives_no_options(estimator: Estimator) -> None:
+    nothing = estimator.options(Catalog.empty(), [], ["v100"])
+    nowhere = estimator.options(Catalog.empty(), [Descriptors("x", 8)], [])
+    assert nothing.num_rows == nowhere.num_rows == 0
+    assert nothing.column_names == nowhere.column_names
+
+
 def test_declared_memory_decides_what_fits(estimator: Estimator) -> None:
     jobs = [
         Descriptors("small", 8, memory_bytes=3e9),
