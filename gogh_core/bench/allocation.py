@@ -1,8 +1,7 @@
 """`gogh bench allocation` and `gogh bench problem`: how good and how fast plans are.
 
 One run, one table: every row of problems over several seeds (median and worst), and on the same
-problems greedy first fit, best fit by energy, HiGHS on the same model, and the formulation with
-one binary for each GPU and combination until it dies.
+problems the greedy rule (best fit by energy) and HiGHS in the place of glpsol.
 """
 
 from __future__ import annotations
