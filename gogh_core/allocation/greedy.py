@@ -1,8 +1,6 @@
 """The greedy plan: who runs stays where it can, the rest goes where it adds the least watts.
 
-It is the incumbent before anything is solved and the last resort when nothing can be. Two
-simpler rules are kept for comparison: `first_fit` (the first server with room, never sharing)
-and best fit by energy, which is `seat_greedily` itself.
+It is the incumbent before anything is solved and the last resort when nothing can be.
 """
 
 from __future__ import annotations
