@@ -37,6 +37,7 @@ ordered AS (
         lag(hash(power_w, energy_j, utilisation, memory_used_mb, temperature_c, sm_clock_mhz)) OVER w AS previous_hash,
         hash(power_w, energy_j, utilisation, memory_used_mb, temperature_c, sm_clock_mhz) AS own_hash,
         lag(energy_j) OVER w AS lag_energy_j,
+        lag(energy_j, 2) OVER w AS lag2_energy_j,
         lead(energy_j) OVER w AS lead_energy_j
     FROM typed AS t
     WINDOW w AS (PARTITION BY server_id, gpu_index ORDER BY ts, row_id)
@@ -49,9 +50,12 @@ spiked AS (
 stepped AS (
     SELECT
         s.*,
+        -- Where the row before is such a wrong one, the one before that is the previous value.
         coalesce(
-            lag(CASE WHEN NOT spike THEN s.energy_j END IGNORE NULLS)
-                OVER (PARTITION BY s.server_id, s.gpu_index ORDER BY s.ts, s.row_id),
+            CASE
+                WHEN s.lag_energy_j > s.energy_j AND s.energy_j >= s.lag2_energy_j THEN s.lag2_energy_j
+                ELSE s.lag_energy_j
+            END,
             b.energy_j
         ) AS previous_energy_j,
         coalesce(s.previous_ts, b.ts) AS since_ts
