@@ -1,8 +1,8 @@
 """What hardware facts alone say: seconds of one step on a column, and how alike columns are.
 
 A step takes as long as its kernels are launched, its arithmetic and its traffic on the GPU, and
-what the host prepares. The constants are round textbook figures, not fitted; the Gaussian process
-corrects what is systematic in them.
+what the host prepares. The constants are round figures, chosen by hand (see decision 0404); the
+Gaussian process corrects what is systematic in them.
 """
 
 from __future__ import annotations
