@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gogh_core.allocation import Problem, explain
@@ -79,8 +78,3 @@ def reasons(problem: Problem, plan: Plan) -> dict[str, str]:
             except GoghError:
                 continue
     return found
-
-
-def units(facts: Mapping[str, JobFacts], job: str) -> str:
-    """The job's unit of throughput."""
-    return facts[job].unit if job in facts else "steps/s"

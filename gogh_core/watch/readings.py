@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from gogh_core.errors import StoreError
 from gogh_core.settings import Settings
 from gogh_core.store import Store, fetch
 
@@ -55,12 +54,3 @@ def newest(store: Store) -> dict[str, Any] | None:
     """The newest cycle with a plan; None before the first."""
     found = rows_of(store, "watch_newest")
     return found[0] if found else None
-
-
-def readable(store: Store) -> bool:
-    """Whether the snapshot can be read now."""
-    try:
-        rows_of(store, "watch_cycles")
-    except StoreError:
-        return False
-    return True
