@@ -28,7 +28,7 @@ def register(app: typer.Typer) -> None:
     app.command("cycles")(cycles)
 
 
-def replan(  # noqa: PLR0917 - each is an option of the command line
+def replan(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only show what would change; nothing is sent.")
     ] = False,
