@@ -38,7 +38,7 @@ def estimators(
     if pretrain is not None:
         _pretrain(pretrain, worlds, as_json)
         return
-    from gogh_core.bench import estimators_report as report
+    from gogh_core.estimation import study as report
 
     folder = report.data_folder(data)
     result: dict[str, Any] = {"speed": report.speed()}
@@ -61,7 +61,7 @@ def estimators(
 def _pretrain(folder: Path, worlds: int, as_json: bool) -> None:
     from rich.progress import Progress
 
-    from gogh_core.estimation.pretraining import pretrain
+    from gogh_core.estimation import pretrain
 
     with Progress(disable=as_json) as progress:
         task = progress.add_task("worlds", total=1.0)

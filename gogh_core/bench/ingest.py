@@ -101,12 +101,12 @@ def _measure(home: Path, rows: int) -> dict[str, Any]:
 
 def _write(path: Path, servers: int, rows: int) -> int:
     """A CSV file as the agent writes it, second by second."""
-    from gogh_core.telemetry.agent import COLUMNS
+    from gogh_core.telemetry import AGENT_COLUMNS
 
     gpus = servers * _GPUS
     seconds = max(1, rows // gpus)
     with path.open("w", encoding="utf-8") as stream:
-        stream.write(COLUMNS + "\n")
+        stream.write(AGENT_COLUMNS + "\n")
         for second in range(seconds):
             ts = (_START + timedelta(seconds=second)).strftime("%Y-%m-%dT%H:%M:%S.000Z")
             stream.writelines(

@@ -76,7 +76,7 @@ def describe(
     as_json: _Json = False,
 ) -> None:
     """Parameters, FLOPs, bytes and memory of one training step, by torch's own counter."""
-    from gogh_core.estimation.describe import describe_factory
+    from gogh_core.estimation import describe_factory
 
     found = describe_factory(factory, shape, integers=dtype == "int")
     lines = [f"{name} = {value:.6g}" for name, value in found.items()]

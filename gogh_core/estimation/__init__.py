@@ -10,10 +10,13 @@ import os
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+from gogh_core.estimation import study
 from gogh_core.estimation.catalog import Catalog, Column, Drift, load_catalog
+from gogh_core.estimation.describe import describe_factory
 from gogh_core.estimation.estimator import Estimator, estimate_table, load_estimator
 from gogh_core.estimation.jobset import JobSet
 from gogh_core.estimation.power import PowerModel
+from gogh_core.estimation.pretraining import pretrain
 from gogh_core.estimation.registry import Registry, Version
 from gogh_core.estimation.retraining import RetrainReport, retrain
 
@@ -27,8 +30,11 @@ __all__ = [
     "Registry",
     "RetrainReport",
     "Version",
+    "describe_factory",
     "estimate_table",
     "load_catalog",
     "load_estimator",
+    "pretrain",
     "retrain",
+    "study",
 ]

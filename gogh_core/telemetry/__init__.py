@@ -1,6 +1,6 @@
 """Telemetry: sources, ingest exactly once behind the contracts, observations."""
 
-from gogh_core.telemetry.agent import Agent, Devices
+from gogh_core.telemetry.agent import AGENT_COLUMNS, Agent, Devices
 from gogh_core.telemetry.ingest import ingest
 from gogh_core.telemetry.observe import observe
 from gogh_core.telemetry.quarantine import Readmission, drop, held, readmit, show
@@ -9,6 +9,7 @@ from gogh_core.telemetry.report import IngestReport, SourceReport
 from gogh_core.telemetry.trial import table_of, try_on_file, try_on_store
 
 __all__ = [
+    "AGENT_COLUMNS",
     "Agent",
     "Devices",
     "IngestReport",

@@ -19,9 +19,9 @@ from typing import Any, TextIO
 
 from gogh_core.errors import SourceUnavailable
 
-__all__ = ["COLUMNS", "Agent", "Devices"]
+__all__ = ["AGENT_COLUMNS", "Agent", "Devices"]
 
-COLUMNS = (
+AGENT_COLUMNS = (
     "ts,server_id,gpu_index,gpu_type,power_w,energy_j,utilisation,memory_used_mb,"
     "temperature_c,sm_clock_mhz,throttle_reasons,processes"
 )
@@ -228,7 +228,7 @@ class Agent:
             self._make_room()
             self._path = self.folder / f"{self.server}-{self._next_number()}.csv.open"
             stream = self._path.open("w", encoding="utf-8", buffering=1 << 20)
-            stream.write(COLUMNS + "\n")
+            stream.write(AGENT_COLUMNS + "\n")
             self._stream, self._opened = stream, now
         return self._stream
 
