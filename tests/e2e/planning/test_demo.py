@@ -52,10 +52,16 @@ def test_the_demo_plans_every_window_and_compares(tmp_path: Path) -> None:
 @pytest.mark.e2e
 def test_the_demo_ends_cleanly_when_interrupted(tmp_path: Path) -> None:
     home = tmp_path / "home"
+    # A job in the background ignores SIGINT, and its children with it.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     with (tmp_path / "log").open("wb") as log:
         child = subprocess.Popen(
-            demo("--home", str(home)), stdout=log, stderr=log, env=environment()
+            demo("--home", str(home)),
+            stdout=log,
+            stderr=log,
+            env=environment(),
         )
+        signal.signal(signal.SIGINT, before)
         for _ in range(2400):
             if "plan 09:00" in (tmp_path / "log").read_text() or child.poll() is not None:
                 break

@@ -170,12 +170,19 @@ def test_drained_down_and_reserved_nodes_are_respected(
     )  # fmt: skip
     try:
         slurm.wait(lambda: "RESERVED" in slurm.node_state("a100-2"), "the reservation")
-        state = manager.state()
-        servers = {status.server.id: status for status in state.servers}
-        assert servers["t4-1"].drain
-        assert servers["t4-2"].power is PowerState.DOWN
-        assert servers["a100-2"].drain
-        assert not servers["v100-1"].drain
+
+        def seen() -> tuple[object, ...]:
+            servers = {status.server.id: status for status in manager.state().servers}
+            return (
+                servers["t4-1"].drain,
+                servers["t4-2"].power,
+                servers["a100-2"].drain,
+                servers["v100-1"].drain,
+            )
+
+        # Nodes may still be on their way up from what was before.
+        wanted = (True, PowerState.DOWN, True, False)
+        slurm.wait(lambda: seen() == wanted, "drained, down and reserved nodes")
     finally:
         slurm.slurm("scontrol", "delete", "reservationname=r1")
         slurm.wait(lambda: "RESERVED" not in slurm.node_state("a100-2"), "no reservation")
