@@ -163,7 +163,6 @@ def test_drained_down_and_reserved_nodes_are_respected(
     slurm: Lab, manager: SlurmManager, settings: Settings
 ) -> None:
     slurm.slurm("scontrol", "update", "nodename=t4-1", "state=drain", "reason=test")
-    slurm.slurm("scontrol", "update", "nodename=t4-2", "state=down", "reason=test")
     slurm.slurm(
         "scontrol", "create", "reservation", "reservationname=r1", "starttime=now",
         "duration=10", "users=nobody", "nodes=a100-2",
@@ -172,6 +171,8 @@ def test_drained_down_and_reserved_nodes_are_respected(
         slurm.wait(lambda: "RESERVED" in slurm.node_state("a100-2"), "the reservation")
 
         def seen() -> tuple[object, ...]:
+            # A node that registers comes back by itself (ReturnToService=2): down once more.
+            slurm.slurm("scontrol", "update", "nodename=t4-2", "state=down", "reason=test")
             servers = {status.server.id: status for status in manager.state().servers}
             return (
                 servers["t4-1"].drain,
