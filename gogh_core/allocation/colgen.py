@@ -186,14 +186,10 @@ class Search:
         if prices.power > 0:
             raw["cap"] = prices.power
         if self.pricer.spread:
-            from gogh_core.allocation.spread import worths
+            from gogh_core.allocation.spread import side_prices, tie_prices, worths
 
             raw["worth"] = _rounded(worths(self.pricer, prices))
-            raw["sides"] = [
-                [row, -price, -prices.slots[row, 1, 0]]
-                for (row, side, realm), price in sorted(prices.slots.items())
-                if (side, realm) == (0, 0) and not c.own[row] and (row, 1, 0) in prices.slots
-            ]
+            raw["sides"], raw["ties"] = side_prices(c, prices), tie_prices(prices)
         return raw
 
     # --- whole numbers ---------------------------------------------------------------------

@@ -50,9 +50,12 @@ class _Best:
     certificate: dict[str, Any]
     source: str
     notes: list[str] = field(default_factory=list)
+    guide: Compiled | None = None
+    """Whose guidance counts, if not that of the search that found the seats."""
 
     def offer(self, compiled: Compiled, seats: Seats, source: str) -> bool:
         """Take seats that cost less."""
+        compiled = self.guide or compiled
         cost_w = total(cost_of(compiled, seats))
         guided_w = cost_w + guarded_w(compiled, seats)
         present_w = self.cost_w + guarded_w(compiled, self.seats)
@@ -98,7 +101,9 @@ def plan(
                 versions=stated,
             )
         stayed = seats = rescued
-    best = _Best(stayed, total(cost_of(compiled, stayed)), -float("inf"), {}, "stay", notes)
+    best = _Best(
+        stayed, total(cost_of(compiled, stayed)), -float("inf"), {}, "stay", notes, compiled
+    )
     stay_w = best.cost_w
     best.offer(compiled, seats, "greedy")
     finished = _improve(compiled, best, used, gap, deadline)
@@ -154,6 +159,19 @@ def _rescued(compiled: Compiled, solver: str, deadline: float, notes: list[str])
 
 
 def _improve(compiled: Compiled, best: _Best, solver: str, gap: float, deadline: float) -> bool:
+    """The search on the cost as it is; where it touches who is to be left alone, also with that.
+
+    Only the search without guidance proves a bound: guidance is no part of the cost.
+    """
+    if not compiled.guard_w.any():
+        return _search(compiled, best, solver, gap, deadline)
+    plain = Compiled(compiled.problem, by_server=compiled.by_server, guarded=False)
+    now = time.monotonic()
+    finished = _search(plain, best, solver, gap, now + 0.6 * (deadline - now))
+    return _search(compiled, best, solver, gap, deadline) and finished
+
+
+def _search(compiled: Compiled, best: _Best, solver: str, gap: float, deadline: float) -> bool:
     """Column generation, dive, residual MIP, branching; False when the clock stopped it."""
     search = Search(compiled, solver=solver, deadline=deadline, notes=best.notes)
     try:

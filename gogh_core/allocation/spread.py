@@ -13,9 +13,17 @@ import numpy as np
 import numpy.typing as npt
 
 from gogh_core.allocation.compiled import Compiled, Group, need_of
+from gogh_core.allocation.keeps import add_keeps, first_keeps, tied
 from gogh_core.allocation.pricing import Pricer, Prices
 
-__all__ = ["add_bundles", "first_bundles", "raise_offers", "worths"]
+__all__ = [
+    "add_bundles",
+    "first_bundles",
+    "raise_offers",
+    "side_prices",
+    "tie_prices",
+    "worths",
+]
 
 Floats = npt.NDArray[np.float64]
 INF = np.inf
@@ -33,6 +41,22 @@ def worths(pricer: Pricer, prices: Prices) -> Floats:
         value = prices.groups[group.index] - c.move_w[j] * c.running[j]
         result[group.jobs] = max(0.0, value) / max(float(c.required[j]), 1e-9)
     return result
+
+
+def side_prices(c: Compiled, prices: Prices) -> list[list[Any]]:
+    """[row, price of its first side, of its second] as far as the program has rows for them."""
+    rows = sorted({row for row, _, realm in prices.slots if realm == 0 and not c.own[row]})
+    found: list[list[Any]] = []
+    for row in rows:
+        two = [prices.slots.get((row, side, 0)) for side in (0, 1)]
+        found.append([row, *(None if dual is None else -dual for dual in two)])
+    return found
+
+
+def tie_prices(prices: Prices) -> list[list[Any]]:
+    """[server, GPU, row, price of its first side, of its second] where two go on sharing."""
+    keys = sorted({key[:3] for key in prices.ties})
+    return [[*key, *(-prices.ties.get((*key, side), 0.0) for side in (0, 1))] for key in keys]
 
 
 def raise_offers(
@@ -71,6 +95,8 @@ def add_bundles(pricer: Pricer, prices: Prices) -> int:
     for group in pricer.spread:
         if c.free[group.first]:
             added += _bundles(pricer, prices, group, option, places, tops)
+        if c.running[group.first] and c.stay_of(group.first) is not None:
+            added += add_keeps(pricer, prices, group, tops)
     return added
 
 
@@ -199,7 +225,7 @@ def first_bundles(pricer: Pricer) -> None:
     for group in pricer.spread:
         j = group.first
         if c.running[j] and c.stay_of(j) is not None:
-            _keep(pricer, c, group)
+            first_keeps(pricer, c, group)
     for stay in pricer.stays:
         j = stay.group.first
         place = c.problem.jobs[j].place
@@ -208,62 +234,6 @@ def first_bundles(pricer: Pricer) -> None:
         ((server, gpu),) = place
         for side in stay.shared:
             row, no = int(c.side_row[side]), int(c.side_no[side])
-            if _tied(pricer, c, j, server, gpu, row, no):
+            if tied(pricer, c, j, server, gpu, row, no):
                 pricer.master.keep(stay.group, ((row, no, server, gpu, -2),))
                 pricer.master.tie(row, server, gpu)
-
-
-def _mate(c: Compiled, j: int, server: str, gpu: int) -> int:
-    users = [i for i in c.cells[c.cell_at[server, gpu]].jobs if i != j]
-    return users[0] if len(users) == 1 else -1
-
-
-def _tied(pricer: Pricer, c: Compiled, j: int, server: str, gpu: int, row: int, side: int) -> bool:
-    """Whether the job and who shares its GPU now may go on by this option, one of them spread."""
-    i = _mate(c, j, server, gpu)
-    if i < 0 or not c.consent(i, j) or not (c.spread[i] or c.spread[j]):
-        return False
-    if c.stay_of(i) is None or (not c.spread[i] and len(c.problem.jobs[i].place) != 1):
-        return False
-    here = c.sides(int(c.cls[i]))
-    other = int(pricer.pos[0][row] if c.own[row] else pricer.pos[1 - side][row])
-    at = other - here.start
-    return bool(0 <= at < here.stop - here.start and c.groups[c.group_of[i]].usable[at])
-
-
-def _keep(pricer: Pricer, c: Compiled, group: Group) -> None:
-    """The cheapest ways to stay: every GPU alone, and every GPU with its present partner."""
-    j = group.first
-    here = c.sides(group.cls)
-    rows, got = c.side_row[here], c.side_got[here]
-    for together in (True, False):
-        ways = []
-        for server, gpu in sorted(c.problem.jobs[j].place):
-            t = c.type_index[c.problem.server_of[server].gpu_type]
-            index = np.flatnonzero(group.usable & (c.table.type_id[rows] == t))
-            shared = [
-                int(s)
-                for s in index
-                if c.pair[rows[s]]
-                and _tied(pricer, c, j, server, gpu, int(rows[s]), int(c.side_no[here][s]))
-            ]
-            alone = [int(s) for s in index if not c.pair[rows[s]]]
-            options = shared if together and shared else alone
-            ways.append([(s, server, gpu, -2 if options is shared else -1) for s in options])
-        for pick in (min, max):
-            if not all(ways):
-                break
-            chosen = [
-                pick(way, key=lambda w: (float(got[w[0]]), -float(c.net_w[rows[w[0]]])))
-                for way in ways
-            ]
-            if sum(float(got[w[0]]) for w in chosen) < need_of(float(c.required[j])):
-                continue
-            items = tuple(
-                (int(rows[s]), int(c.side_no[here][s]), server, gpu, realm)
-                for s, server, gpu, realm in chosen
-            )
-            pricer.master.keep(group, items)
-            for s, server, gpu, realm in chosen:
-                if realm == -2:
-                    pricer.master.tie(int(rows[s]), server, gpu)

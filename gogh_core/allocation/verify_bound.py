@@ -29,8 +29,12 @@ _GRID = 4000
 
 
 def bound_of(problem: Problem, certificate: Mapping[str, Any]) -> float:
-    """The largest lower bound on the cost of any plan that the certificate proves."""
+    """The largest lower bound on the cost of any plan that the certificate proves.
+
+    It is never below what no prices at all prove: each job's cheapest way, GPUs for nothing.
+    """
     facts = _Facts(problem, str(certificate.get("kinds", "likeness")))
+    trivial = _leaf(facts, {}, {}, [])
     root = certificate.get("root", {})
     lowest = INF
     stack: list[tuple[Any, dict[int, tuple[int, int]], list[_Cut]]] = [(root, {}, [])]
@@ -55,7 +59,7 @@ def bound_of(problem: Problem, certificate: Mapping[str, Any]) -> float:
                 stack.append((child, box, [*cuts, cut]))
             else:
                 raise ValueError(f"a node splits on {what!r}")
-    return float(lowest)
+    return float(max(lowest, trivial))
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,8 +275,17 @@ class _Prices:
             else:
                 self.options[cut.kind] = self.options.get(cut.kind, 0.0) + signed
             self.paid_back += signed * cut.value
-        self.sides = {int(row): (float(a), float(b)) for row, a, b in raw.get("sides") or []}
+        self.sides = {int(row): (_given(a), _given(b)) for row, a, b in raw.get("sides") or []}
+        self.ties = {
+            (str(server), int(gpu), int(row)): (float(a), float(b))
+            for server, gpu, row, a, b in raw.get("ties") or []
+        }
         self.quota_of = np.array([self.quotas.get(job.owner, 0.0) for job in problem.jobs])
+
+
+def _given(price: Any) -> float | None:
+    """A price that may be missing."""
+    return None if price is None else float(price)
 
 
 def _leaf(
@@ -467,6 +480,8 @@ def _offers(
         if len(itself):
             _first_and_second(asks, js, rows[itself], comes[:, itself])
         for position in np.flatnonzero(member):
+            if facts.spread[js[position]]:
+                continue
             for stay in stays.get(int(js[position]), ()):
                 at = (table.type_id[rows] == stay.gpu_type) & (table.gpus[rows] == stay.gpus)
                 at &= facts.pair[rows] & group.usable[position]
@@ -533,13 +548,23 @@ def _side_prices(
         b = np.where(roomy, np.minimum(option - a, np.maximum(lb, vb)), b)
         a = np.where(roomy, np.minimum(option - b, np.maximum(la, va)), a)
         for row, (first, second) in prices.sides.items():
-            if realm == 0 and 0 <= row < len(a) and both[row]:
+            if realm != 0 or not 0 <= row < len(a) or facts.own[row]:
+                continue
+            if both[row] and first is not None and second is not None:
                 rest = option[row] - first - second
                 a[row], b[row] = first + rest / 2, second + rest / 2
         only_b = ~both & np.isfinite(vb)
         only_a = ~both & np.isfinite(va)
-        b = np.where(only_b & np.isfinite(lb), (vb + lb) / 2, b)
-        a = np.where(only_a & np.isfinite(la), (va + la) / 2, a)
+        b = np.where(only_b, np.where(np.isfinite(lb), (vb + lb) / 2, vb), b)
+        a = np.where(only_a, np.where(np.isfinite(la), (va + la) / 2, va), a)
+        for row, (first, second) in prices.sides.items():
+            if realm != 0 or not 0 <= row < len(a) or facts.own[row]:
+                continue
+            # Nobody comes to the other side: whoever stays there takes what this side is asked.
+            if only_b[row] and second is not None:
+                b[row] = second
+            if only_a[row] and first is not None:
+                a[row] = first
     own = facts.own & both
     half = np.minimum(option / 2, np.where(roomy, np.maximum(la, va), INF))
     a = np.where(own, half, a)
@@ -552,7 +577,7 @@ def _side_prices(
                 asks.price[int(row)] = float(option[row] - second)
             else:
                 room = float(la[row])
-                asks.price[int(row)] = (va[row] + room) / 2 if np.isfinite(room) else INF
+                asks.price[int(row)] = (va[row] + room) / 2 if np.isfinite(room) else va[row]
     return a, b, asks
 
 
@@ -643,8 +668,32 @@ def _together(
             continue
         offer_j = _offer(facts, prices, j, float(group.throughput[side_index]), stay.gpus)
         offer_i = _offer(facts, prices, i, float(other.throughput[column]), stay.gpus)
-        left = watts[row] + stay.price - offer_i - offer_j
-        price[at] = min(price[at], offer_j + left / 2)
+        tie = _tie_price(facts, prices, stay, row, i)
+        if tie is not None:
+            mine_w, other_w = tie
+        else:
+            mine_w, other_w = offer_j, offer_i
+        left = watts[row] + stay.price - mine_w - other_w
+        price[at] = min(price[at], mine_w + left / 2)
+
+
+def _tie_price(
+    facts: _Facts, prices: _Prices, stay: _Stay, row: int, i: int
+) -> tuple[float, float] | None:
+    """What the certificate asks of the two that go on sharing a GPU by an option, mine first."""
+    if stay.gpus != 1 or not (facts.spread[i] or facts.spread[stay.job]):
+        return None
+    ((server, gpu),) = stay.place
+    given = prices.ties.get((server, gpu, row))
+    if given is None:
+        return None
+    table, j = facts.problem.table, stay.job
+    first = (
+        j < i
+        if facts.own[row]
+        else table.classes[int(table.class_a[row])] == (facts.problem.jobs[j].job_class)
+    )
+    return given if first else (given[1], given[0])
 
 
 def _offer(facts: _Facts, prices: _Prices, j: int, throughput: float, gpus: int) -> float:
