@@ -7,6 +7,7 @@ are whole, a few dozen groups are left to decide, and those go to the solver as 
 from __future__ import annotations
 
 import time
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,8 @@ from gogh_core.allocation.lp import Glpk, LpResult
 from gogh_core.allocation.master import Master
 from gogh_core.allocation.mip import Part, solve_mip
 from gogh_core.allocation.pricing import Pricer, Prices
+from gogh_core.allocation.verify_bound import Leaves
+from gogh_core.allocation.ways import Way
 from gogh_core.errors import SolverFailed
 
 __all__ = ["Box", "Search"]
@@ -32,7 +35,7 @@ _OWN_JOBS = ("stay", "host", "both", "keep")
 Box = dict[tuple[str, int], tuple[int, int]]
 """Bounds of a branch: ("servers" or "gpus", kind) to (low, high)."""
 Cuts = tuple[tuple[str, int, int, bool], ...]
-"""("gpus" or "option", kind or row, number, at most?) in the order of the branch."""
+"""("gpus", "option" or "way"; kind, row or way; number; at most?) in the order of the branch."""
 
 
 class Search:
@@ -53,6 +56,11 @@ class Search:
         self.lp.start_from(self.master.wait_columns)
         self.rounds = 0
         self.solver_failed = False
+
+    @cached_property
+    def leaves(self) -> Leaves:
+        """The verifier's own evaluation of single leaves."""
+        return Leaves(self.c.problem, "server" if self.c.by_server else "likeness")
 
     def left_s(self) -> float:
         """Seconds until the deadline."""
@@ -133,6 +141,8 @@ class Search:
     def _bound(self, key: tuple[str, int], low: float, high: float) -> None:
         if key[0] == "option":
             index = self._counted(key[1])
+        elif key[0] == "way":
+            index = self.master.way_rows[self.master.ways[key[1]]][2]
         else:
             columns = self.master.on_columns if key[0] == "servers" else self.master.taken_columns
             index = columns[key[1]]
@@ -145,17 +155,29 @@ class Search:
         master = self.master
         if row in master.count_rows:
             return master.count_rows[row][1]
-        before = len(master.program.columns)
         index, column = master.count_option(row)
         self.lp.sync()
+        self._enter(index)
+        return column
+
+    def way(self, group: int, way: Way) -> int:
+        """The number of a way that is branched on, made where it is new."""
+        master = self.master
+        number = master.count_way(group, way)
+        if len(master.program.row_keys) > self.lp.rows:
+            self.lp.sync()
+            self._enter(master.way_rows[group, way][1])
+        return number
+
+    def _enter(self, row: int) -> None:
+        """A new row of old columns."""
         entries = {
             at: value
-            for at, other in enumerate(master.program.columns[: before + 1])
-            for mine, value in zip(other.rows, other.values, strict=True)
-            if mine == index
+            for at, column in enumerate(self.master.program.columns)
+            for mine, value in zip(column.rows, column.values, strict=True)
+            if mine == row
         }
-        self.lp.set_matrix_row(index, entries)
-        return column
+        self.lp.set_matrix_row(row, entries)
 
     def leaf(self, prices: Prices, cuts: Cuts = ()) -> dict[str, Any]:
         """The certificate of one leaf: the prices, by job and by kind, and of its cuts."""
@@ -173,7 +195,7 @@ class Search:
             "whole": _rounded(np.maximum(prices.servers, 0)),
         }
         if cuts:
-            raw["cuts"] = _cut_prices(prices, cuts)
+            raw["cuts"] = _cut_prices(prices, cuts, self.master.ways)
         if len(c.cells):
             raw["cells"] = _rounded(np.maximum(prices.cells, 0))
             raw["occupied"] = _rounded(np.maximum(prices.occupied, 0))
@@ -355,7 +377,7 @@ class Search:
             if (
                 kind in ("pair", "single", "tie")
                 and any(row in slots for row in _slot_rows(program, index))
-            ) or kind in ("on", "on_server", "taken", "count"):
+            ) or kind in ("on", "on_server", "taken", "count", "way", "over"):
                 chosen.append(index)
         if not groups and not loose:
             return None
@@ -374,12 +396,14 @@ class Search:
         return Part(program, sorted(chosen_set), settled, bounds)
 
 
-def _cut_prices(prices: Prices, cuts: Cuts) -> list[float]:
+def _cut_prices(prices: Prices, cuts: Cuts, ways: list[tuple[int, Way]]) -> list[float]:
     """The tightest cut on each side of a kind carries what GPUs cost beyond their room."""
     result = [0.0] * len(cuts)
     for what, k in {cut[:2] for cut in cuts}:
         if what == "gpus":
             extra = float(prices.gpus[k]) - max(0.0, float(prices.room[k]))
+        elif what == "way":
+            extra = prices.ways.get(ways[k], 0.0)
         else:
             extra = prices.counts.get(k, 0.0)
         mine = [

@@ -89,6 +89,7 @@ def add_keeps(pricer: Pricer, prices: Prices, group: Group, tops: list[tuple[Flo
     c, j = pricer.c, group.first
     required = float(c.required[j])
     fixed = float(c.surplus[j] * c.required[j]) - float(prices.groups[group.index])
+    fixed += prices.ways.get((group.index, ("stay",)), 0.0)
     labels: list[tuple[float, float, tuple[Item, ...]]] = [(0.0, 0.0, ())]
     for server, gpu, alone, together, shared in _ways(pricer, group):
         ways = _priced(pricer, prices, group, (server, gpu), alone, together, shared, tops)

@@ -12,6 +12,7 @@ for, so that a solution can be read back:
 ("stay", job, row)                   a running job alone where it is
 ("host", job, row, side, realm)      a running job where it is, with somebody who comes
 ("both", job, partner, row)          two that share where they are
+("way", way)  ("over", way, sign)     how often a group goes a way (branched on), and its slack
 ("count", row)                       how often an option is used on new GPUs (branched on)
 ("bundle", group, items)             slots of a spread job; ("keep", job, items) where it is
 A place is (kind,) or, for gangs larger than a server, the kinds of the whole servers.
@@ -24,6 +25,7 @@ from typing import Any
 
 from gogh_core.allocation.compiled import Compiled, Group
 from gogh_core.allocation.lp import Column, Program
+from gogh_core.allocation.ways import Way, ways_of
 
 __all__ = ["BIG_W", "Master"]
 
@@ -42,6 +44,10 @@ class Master:
         self.self_rows: dict[tuple[int, int], dict[int, int]] = {}
         self.count_rows: dict[int, tuple[int, int]] = {}
         """Options that are branched on: row and column of their count."""
+        self.ways: list[tuple[int, Way]] = []
+        """(group, way) that are branched on, by number."""
+        self.way_rows: dict[tuple[int, Way], tuple[int, int, int]] = {}
+        """Their number, row and column."""
         self.slot_users: dict[tuple[int, int], dict[int, int]] = {}
         """Pairs and hosts of a class with itself by (row, realm): column, always -1."""
         self.slot_sides: dict[tuple[int, int], dict[int, int]] = {}
@@ -121,6 +127,10 @@ class Master:
         entries: dict[int, float],
         upper: float = float("inf"),
     ) -> bool:
+        if self.way_rows:
+            for key, number in ways_of(self.c, what).items():
+                if key in self.way_rows:
+                    entries[self.way_rows[key][1]] = float(number)
         return self.program.add(Column(cost, tuple(entries), tuple(entries.values()), what, upper))
 
     def _power(self, entries: dict[int, float], watts: float) -> None:
@@ -219,6 +229,29 @@ class Master:
         self._add(("count", row), 0.0, {index: -1.0})
         self.count_rows[row] = (index, len(self.program.columns) - 1)
         return self.count_rows[row]
+
+    def count_way(self, group: int, way: Way) -> int:
+        """The number of a way that is counted from now on, by a row and a column of its own.
+
+        Its slack costs more than any plan, so that a branch without a plan has a high price
+        instead of none.
+        """
+        key = (group, way)
+        if key in self.way_rows:
+            return self.way_rows[key][0]
+        index = self.program.row(("way", *key))
+        for column in self.program.columns:
+            number = ways_of(self.c, column.what).get(key, 0)
+            if number:
+                column.rows = (*column.rows, index)
+                column.values = (*column.values, float(number))
+        self._add(("way", *key), 0.0, {index: -1.0})
+        self.way_rows[key] = (len(self.ways), index, len(self.program.columns) - 1)
+        self.ways.append(key)
+        much = 2 * abs(self.c.fixed_w) + 20 * float(self.c.wait_w.sum()) + 1e4
+        for sign in (1.0, -1.0):
+            self._add(("over", *key, sign), much, {index: sign})
+        return len(self.ways) - 1
 
     def side(self, group: Group, row: int, side: int, realm: int) -> bool:
         """A job of the group on one side of a shared option on new GPUs."""
