@@ -287,7 +287,7 @@ class Pricer:
                 )
                 self._fix_own(block, rc, rows, option, bids[at], top, who, second)
                 added += self._pick(block, rc, per_group, eps, best_rc, places, (realm, who))
-            added += self._hosts(prices, watts, take, who, realm, eps, best_rc)
+            added += self._hosts(prices, watts, take, who, second, realm, eps, best_rc)
         added += self._stays(prices, plain_watts, eps, best_rc)
         counts = np.array([g.count for g in c.groups])
         self.worst = float((counts * best_rc).sum())
@@ -461,6 +461,7 @@ class Pricer:
         watts: Floats,
         take: Floats,
         who: Ints,
+        second: Floats,
         realm: int,
         eps: float,
         best_rc: Floats,
@@ -472,7 +473,10 @@ class Pricer:
                 continue
             rows = c.side_row[stay.shared]
             value = self._stay_value(prices, stay.group, stay.shared)
-            offer = take[self.other_side[stay.shared]]
+            other = self.other_side[stay.shared]
+            # In a class with itself the best offer may be the host's own: then the next one.
+            itself = who[other] == stay.group.index
+            offer = np.where(itself, second[other], take[other])
             rc = watts[rows] + self._loc(prices, j) - value - offer
             best = int(np.argmin(rc))
             if rc[best] >= -eps:
@@ -480,7 +484,8 @@ class Pricer:
             side, row = int(stay.shared[best]), int(rows[best])
             mate = int(who[self.other_side[side]])
             if mate == stay.group.index:
-                continue
+                block = self.blocks[self.block_of[stay.group.cls]]
+                mate = self._other_mate(block, row, stay.group, realm)
             best_rc[stay.group.index] = min(best_rc[stay.group.index], float(rc[best]) / 2)
             added += self.master.host(stay.group, row, int(c.side_no[side]), realm)
             if mate >= 0 and not c.spread[c.groups[mate].first]:

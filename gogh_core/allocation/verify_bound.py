@@ -666,14 +666,23 @@ def _side_prices(
         if second < a[row]:
             if np.isfinite(second):
                 a[row] = b[row] = second
-                asks.price[int(row)] = float(option[row] - second)
+                asks.price[int(row)] = float(min(option[row] - second, va[row]))
             else:
                 room = float(la[row])
-                if np.isfinite(room):
+                if not _another(facts, stays, int(row), asks.first[int(row)]):
+                    asks.price[int(row)] = INF
+                elif np.isfinite(room):
                     asks.price[int(row)] = (va[row] + room) / 2
                 else:
                     asks.price[int(row)] = float(va[row]) if hosts else INF
     return a, b, asks
+
+
+def _another(facts: _Facts, stays: dict[int, list[_Stay]], row: int, job: int) -> bool:
+    """Whether somebody else of the class could be host to a job."""
+    jobs, table = facts.problem.jobs, facts.problem.table
+    name = table.classes[int(table.class_a[row])]
+    return any(j != job and jobs[j].job_class == name for j in stays)
 
 
 def _loose(facts: _Facts, realm: int) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
@@ -723,6 +732,8 @@ def _stay_prices(
                     row = int(rows[index[at]])
                     if row in asks.price and asks.first[row] != j:
                         other[at] = max(other[at], asks.price[row])
+                    elif row in asks.first and not np.isfinite(asks.second[row]):
+                        other[at] = INF  # Nobody else comes.
                 with np.errstate(invalid="ignore"):
                     ask = np.where(np.isfinite(other), watts[rows[index]] - other, INF)
                 price = np.minimum(price, np.where(alone, INF, ask))
