@@ -158,6 +158,8 @@ def _guessed(pricer: Pricer, option: Floats, top: Floats, who: Any, realm: int) 
         tight = both & (spare < 0) & (mine > 0) & (theirs > 0) & (cost > 0)
         guess = np.where(tight, mine * cost / (mine + theirs), mine + spare / 2)
         guess = np.where(loose & ~loose[other], cost - theirs, guess)
+        if c.running.any():
+            guess = np.where(spare >= 0, mine, guess)
     guess = np.where(c.own[c.side_row], cost / 2, guess)
     return np.where(both, guess, INF)
 

@@ -629,6 +629,11 @@ def _side_prices(
             a = np.where(both & loose_b & ~loose_a, va, a)
             b = np.where(both & loose_b & ~loose_a, option - va, b)
             roomy &= loose_a == loose_b
+            if stays:
+                # Who stays takes what the other side is not asked: nobody pays beyond an offer.
+                a = np.where(both & (spare >= 0), va, a)
+                b = np.where(both & (spare >= 0), vb, b)
+                la, lb = np.minimum(la, va), np.minimum(lb, vb)
         a = np.where(roomy, np.minimum(a, np.maximum(la, va)), a)
         b = np.where(roomy, np.minimum(option - a, np.maximum(lb, vb)), b)
         a = np.where(roomy, np.minimum(option - b, np.maximum(la, va)), a)
@@ -636,7 +641,7 @@ def _side_prices(
             if not 0 <= row < len(a) or facts.own[row]:
                 continue
             if both[row] and first is not None and second is not None:
-                rest = option[row] - first - second
+                rest = min(0.0, option[row] - first - second)
                 a[row], b[row] = first + rest / 2, second + rest / 2
         only_b = ~both & np.isfinite(vb)
         only_a = ~both & np.isfinite(va)
