@@ -56,13 +56,12 @@ def prove(search: Search, best: Any, gap: float) -> bool:
     tries.offer(first)
     current: Box = {}
     stuck: list[_Node] = []
-    started = time.monotonic()
-    bound_of(c.problem, {"kinds": "likeness", "root": root})
-    leaf_s = time.monotonic() - started
+    search.leaf_s = 0.0
+    _leaf_bound(search, first)
     in_time = True
     while heap and count < _NODES:
         # Every leaf is evaluated twice at the end: for the plan, and by the verifier.
-        if search.left_s() < 2.5 * leaf_s * (len(heap) + len(stuck) + 2):
+        if search.left_s() < 3 * search.leaf_s * (len(heap) + len(stuck) + 8):
             in_time = False
             break
         bound_w, _, node = heap[0]
@@ -100,7 +99,9 @@ def prove(search: Search, best: Any, gap: float) -> bool:
                 continue
             search.set_box(box, before=current)
             current = box
-            solved = search.generate(near)
+            # While the gap is wide a rough LP is enough: what it lacks is in its bound.
+            wide = (best.cost_w - bound_w) / (abs(bound_w) or 1.0)
+            solved = search.generate(max(near, min(0.05 * wide, 0.01)), lazy=True)
             count += 1
             if solved is None:
                 # No proof of its own: the parent's prices hold here too.
@@ -111,6 +112,8 @@ def prove(search: Search, best: Any, gap: float) -> bool:
                 stuck.append(kept)
                 continue
             child = _node(search, box, solved, raw, cuts)
+            if count % 16 == 0:
+                _leaf_bound(search, child)
             heapq.heappush(heap, (child.bound_w, count, child))
             tries.offer(child)
     search.set_box({}, before=current)
@@ -131,33 +134,41 @@ def _node(
     result, prices = found
     raw.update(search.leaf(prices, cuts))
     bound = result.cost + search.c.fixed_w + search.pricer.worst
+    node = _Node(box, result, bound, raw, cuts)
     if search.pricer.spread:
         # Offers of spread jobs are guesses, so the pricer's estimate is too low.
-        c, named = search.c, search.master.ways
-        ways = [
-            (c.groups[named[k][0]].jobs, named[k][1]) if w == "way" else None for w, k, *_ in cuts
-        ]
-        bound = max(
-            bound,
-            search.leaves.bound_w(
-                raw,
-                {k: span for (what, k), span in box.items() if what == "servers"},
-                [(*cut, way) for cut, way in zip(cuts, ways, strict=True)],
-            ),
-        )
-    return _Node(box, result, bound, raw, cuts)
+        node.bound_w = max(bound, _leaf_bound(search, node))
+    return node
+
+
+def _leaf_bound(search: Search, node: _Node) -> float:
+    """What the verifier will find for the leaf; keeps how long that takes."""
+    started = time.monotonic()
+    c, named = search.c, search.master.ways
+    ways = [
+        (c.groups[named[k][0]].jobs, named[k][1]) if what == "way" else None
+        for what, k, *_ in node.cuts
+    ]
+    bound_w = search.leaves.bound_w(
+        node.raw,
+        {k: span for (what, k), span in node.box.items() if what == "servers"},
+        [(*cut, way) for cut, way in zip(node.cuts, ways, strict=True)],
+    )
+    took_s = time.monotonic() - started
+    search.leaf_s = took_s if not search.leaf_s else 0.9 * search.leaf_s + 0.1 * took_s
+    return bound_w
 
 
 def _split(search: Search, node: _Node) -> tuple[str, int, int] | None:
-    """What is farthest from whole: servers, who waits, GPUs, options, then ways of groups."""
+    """What is farthest from whole: who waits (most watts), servers, GPUs, who stays, options."""
     master, result = search.master, node.result
-    found = _farthest(result.x[master.on_columns], [abs(k.use_w) + 1e-9 for k in search.c.kinds])
-    if found is not None:
-        return "servers", *found
     ways = _ways(search, node)
     split = _split_way(search, ways, ("wait",))
     if split is not None:
         return split
+    found = _farthest(result.x[master.on_columns], [abs(k.use_w) + 1e-9 for k in search.c.kinds])
+    if found is not None:
+        return "servers", *found
     found = _farthest(result.x[master.taken_columns], [1.0] * len(search.c.kinds))
     if found is not None:
         return "gpus", *found

@@ -26,6 +26,8 @@ __all__ = ["Box", "Search"]
 
 Floats = npt.NDArray[np.float64]
 WHOLE = 1e-6
+SMALL = 150
+"""Up to so many jobs the gap is proven by branching."""
 _MIP_S = 6.0
 """Seconds for one MIP: what it has not found by then is found faster by fixing more."""
 _COUNTED = ("pair", "single", "tie", "stay", "host", "both", "keep")
@@ -55,6 +57,8 @@ class Search:
         self.lp.sync()
         self.lp.start_from(self.master.wait_columns)
         self.rounds = 0
+        self.leaf_s = 0.0
+        """Seconds the verifier takes for one leaf, lately."""
         self.solver_failed = False
 
     @cached_property
@@ -72,18 +76,26 @@ class Search:
 
     # --- the LP ----------------------------------------------------------------------------
 
-    def generate(self, tolerance: float, rounds: int = 200) -> tuple[LpResult, Prices] | None:
-        """Solve, price, add, until the LP is within the tolerance of the full one."""
+    def generate(
+        self, tolerance: float, rounds: int = 200, *, lazy: bool = False
+    ) -> tuple[LpResult, Prices] | None:
+        """Solve, price, add, until the LP is within the tolerance of the full one.
+
+        `lazy` reads the values of columns at the end only: then what is cut short is lost.
+        """
         best: tuple[LpResult, Prices] | None = None
         first = True
         for _ in range(rounds):
-            result = self.lp.solve(dual=first and self.rounds > 0, time_s=max(0.05, self.left_s()))
+            left = max(0.05, self.left_s())
+            result = self.lp.solve(dual=first and self.rounds > 0, time_s=left, light=True)
             if not result.good and first and self.rounds > 0:
-                result = self.lp.solve(time_s=max(0.05, self.left_s()))
+                result = self.lp.solve(time_s=max(0.05, self.left_s()), light=True)
             first = False
             if not result.good:
-                return best
+                return None if lazy else best
             self.rounds += 1
+            if not lazy:
+                self.lp.fill(result)
             prices = Prices.of(self.master, result.duals)
             added = self.price(prices)
             self.lp.sync()
@@ -92,9 +104,13 @@ class Search:
             if self.out_of_time():
                 break
             if not added or -self.pricer.worst <= tolerance * scale:
+                if lazy:
+                    self.lp.fill(result)
                 if not self.forbid_selves(result.x):
                     break
                 first = True
+        if lazy and best is not None and not len(best[0].x):
+            self.lp.fill(best[0])
         return best
 
     def forbid_selves(self, x: Floats) -> int:
@@ -304,6 +320,9 @@ class Search:
             return {i: n for i, n in rounded.items() if n > 0}
         counts = {i: n for i, n in rounded.items() if n > 0 and i not in set(part.columns)}
         seconds = min(self.left_s() - 0.5, _MIP_S)
+        if len(self.c.cls) <= SMALL:
+            # Branching needs the time more.
+            seconds = min(seconds, max(1.0, 0.05 * self.left_s()))
         if self.solver_failed or seconds < 1.0:
             return {i: n for i, n in rounded.items() if n > 0}
         try:

@@ -19,7 +19,7 @@ from gogh_core.allocation.assemble import (
     total,
 )
 from gogh_core.allocation.branch import prove
-from gogh_core.allocation.colgen import Box, Search
+from gogh_core.allocation.colgen import SMALL, Box, Search
 from gogh_core.allocation.compiled import Compiled, Seats
 from gogh_core.allocation.greedy import Infeasible, greedy_seats, stay_seats
 from gogh_core.allocation.lp import LpResult
@@ -191,7 +191,7 @@ def _search(compiled: Compiled, best: _Best, solver: str, gap: float, deadline: 
             settled = search.settle(dived)
             search.set_box({}, before=fixed)
             _finish(search, best, settled, fixed, gap)
-        if best.gap > gap and len(compiled.cls) <= 150:
+        if best.gap > gap and len(compiled.cls) <= SMALL:
             return prove(search, best, gap)
         return not search.out_of_time()
     finally:

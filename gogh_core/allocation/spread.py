@@ -101,11 +101,13 @@ def add_bundles(pricer: Pricer, prices: Prices) -> int:
         top, who, _ = pricer._tops(bids, realm)
         raise_offers(pricer, prices, option, top, who, realm)
         tops.append((top, who))
-        guesses.append(_guessed(pricer, option, top, who, realm))
+        guesses.append(_guessed(pricer, option, top, realm))
+    for (row, side, realm), dual in prices.slots.items():
+        guesses[realm][pricer.pos[side][row]] = -dual
     added = _pairs(pricer, prices, option, places) + _sides(pricer, prices, bids)
     for group in pricer.spread:
         if c.free[group.first]:
-            price = _asked(pricer, prices, group, option, guesses)
+            price = _asked(pricer, group, option, guesses)
             new, least = _covered(pricer, prices, group, price, places, tops)
             added += new
             pricer.worst += least * group.count
@@ -143,7 +145,7 @@ def _sides(pricer: Pricer, prices: Prices, bids: list[Floats]) -> int:
     return added
 
 
-def _guessed(pricer: Pricer, option: Floats, top: Floats, who: Any, realm: int) -> Floats:
+def _guessed(pricer: Pricer, option: Floats, top: Floats, realm: int) -> Floats:
     """What each side of a pair without rows of its own will be asked: the verifier's rule."""
     c = pricer.c
     loose = np.zeros(len(c.side_row), dtype=bool)
@@ -164,9 +166,7 @@ def _guessed(pricer: Pricer, option: Floats, top: Floats, who: Any, realm: int) 
     return np.where(both, guess, INF)
 
 
-def _asked(
-    pricer: Pricer, prices: Prices, group: Group, option: Floats, guesses: list[Floats]
-) -> Floats:
+def _asked(pricer: Pricer, group: Group, option: Floats, asked: list[Floats]) -> Floats:
     """[usable sides, alone and realms]: what a slot costs the group."""
     c, j = pricer.c, group.first
     index = np.flatnonzero(group.usable) + c.sides(group.cls).start
@@ -175,12 +175,7 @@ def _asked(
     price = np.full((len(index), 1 + len(c.realms)), INF)
     price[alone, 0] = option[rows[alone]]
     for realm in c.job_realms[j]:
-        price[~alone, 1 + realm] = guesses[realm][index[~alone]]
-        for at in np.flatnonzero(~alone).tolist():
-            side = 0 if c.own[rows[at]] else int(c.side_no[index[at]])
-            dual = prices.slots.get((int(rows[at]), side, realm))
-            if dual is not None:
-                price[at, 1 + realm] = -dual
+        price[~alone, 1 + realm] = asked[realm][index[~alone]]
     return price
 
 
