@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from gogh_core.allocation.colgen import WHOLE, Box, Cuts, Search
+from gogh_core.allocation.compiled import need_of
 from gogh_core.allocation.lp import LpResult
 from gogh_core.allocation.mapping import map_counts
 from gogh_core.allocation.pricing import Prices
@@ -257,7 +258,10 @@ class _Tries:
         if node.bound_w >= best.cost_w or search.out_of_time():
             return
         x = node.result.x
-        self._map({i: int(np.floor(v + _NEAR)) for i, v in enumerate(x) if v > 1 - _NEAR})
+        rounded = {i: int(np.floor(v + _NEAR)) for i, v in enumerate(x) if v > 1 - _NEAR}
+        if search.pricer.spread:
+            rounded.update(self._merged(x))
+        self._map(rounded)
         values = x[search.master.on_columns]
         if np.abs(values - np.round(values)).max(initial=0.0) > WHOLE:
             return
@@ -275,3 +279,27 @@ class _Tries:
         for fill in (True, False):
             seats = map_counts(self.search.c, self.search.master.program, counts, fill=fill)
             self.best.offer(self.search.c, seats, self.search.solver)
+
+    def _merged(self, x: Any) -> dict[int, int]:
+        """Bundles that a spread job uses in parts, as the one bundle that they are together."""
+        search = self.search
+        program, c = search.master.program, search.c
+        parts: dict[int, dict[Any, float]] = {}
+        for index in np.flatnonzero((x > WHOLE) & (x < 1 - WHOLE)).tolist():
+            what = program.columns[index].what
+            if what[0] == "bundle" and c.groups[what[1]].count == 1:
+                items = parts.setdefault(what[1], {})
+                for item in what[2]:
+                    items[item] = items.get(item, 0.0) + float(x[index])
+        found: dict[int, int] = {}
+        for group, items in parts.items():
+            whole = [item for item, n in sorted(items.items()) for _ in range(int(n + 0.5))]
+            got = sum(search.master.got(row, side) for row, side, _, _ in whole)
+            job = c.problem.jobs[c.groups[group].first]
+            if not 0 < len(whole) <= job.max_gpus or got < need_of(job.required_throughput):
+                continue
+            what = ("bundle", group, tuple(whole))
+            search.master.bundle(c.groups[group], tuple(whole))
+            search.lp.sync()
+            found[search.column_of(what)] = 1
+        return found

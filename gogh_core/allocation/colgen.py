@@ -119,7 +119,7 @@ class Search:
         new: list[tuple[int, int, int]] = []
         for (row, realm), sides in master.slot_sides.items():
             users = master.slot_users.get((row, realm), {})
-            pairs = sum(x[i] for i in users if i < len(x))
+            pairs = sum(n * x[i] for i, n in users.items() if i < len(x))
             for group, index in sides.items():
                 single = index < len(x) and c.groups[group].count == 1
                 known = group in master.self_rows.get((row, realm), {})
@@ -129,7 +129,8 @@ class Search:
             own = master.forbid_itself(row, realm, group)
             self.lp.sync()
             entries = {master.slot_sides[row, realm][group]: 1.0}
-            entries |= dict.fromkeys(master.slot_users.get((row, realm), {}), -1.0)
+            users = master.slot_users.get((row, realm), {})
+            entries |= {i: -float(n) for i, n in users.items()}
             self.lp.set_matrix_row(own, entries)
         return len(new)
 
@@ -184,6 +185,11 @@ class Search:
             self.lp.sync()
             self._enter(master.way_rows[group, way][1])
         return number
+
+    def column_of(self, what: tuple[Any, ...]) -> int:
+        """The column that stands for something; the newest are looked at first."""
+        columns = self.master.program.columns
+        return next(i for i in range(len(columns) - 1, -1, -1) if columns[i].what == what)
 
     def _enter(self, row: int) -> None:
         """A new row of old columns."""

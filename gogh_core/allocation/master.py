@@ -49,7 +49,7 @@ class Master:
         self.way_rows: dict[tuple[int, Way], tuple[int, int, int]] = {}
         """Their number, row and column."""
         self.slot_users: dict[tuple[int, int], dict[int, int]] = {}
-        """Pairs and hosts of a class with itself by (row, realm): column, always -1."""
+        """Pairs and hosts of a class with itself by (row, realm): column, how often."""
         self.slot_sides: dict[tuple[int, int], dict[int, int]] = {}
         """Sides of it by (row, realm): group, column."""
         problem = c.problem
@@ -272,12 +272,13 @@ class Master:
 
     def _with_itself(self, entries: dict[int, float], row: int, realm: int) -> None:
         for own in self.self_rows.get((row, realm), {}).values():
-            entries[own] = -1.0
+            entries[own] = entries.get(own, 0.0) - 1.0
 
     def _note_user(self, added: bool, row: int, realm: int) -> bool:
         if added and self.c.own[row]:
             index = len(self.program.columns) - 1
-            self.slot_users.setdefault((row, realm), {})[index] = index
+            users = self.slot_users.setdefault((row, realm), {})
+            users[index] = users.get(index, 0) + 1
         return added
 
     def forbid_itself(self, row: int, realm: int, group: int) -> int:
@@ -285,7 +286,7 @@ class Master:
         own = self.program.row(("self", row, realm, group), -float("inf"), 0.0)
         self.self_rows.setdefault((row, realm), {})[group] = own
         changed = {self.slot_sides[row, realm][group]: 1.0}
-        changed |= dict.fromkeys(self.slot_users.get((row, realm), {}), -1.0)
+        changed |= {i: -float(n) for i, n in self.slot_users.get((row, realm), {}).items()}
         for index, value in changed.items():
             column = self.program.columns[index]
             column.rows = (*column.rows, own)
@@ -390,8 +391,13 @@ class Master:
             if realm >= 0:
                 slot = self._slot(row, 1 - side, realm)
                 entries[slot] = entries.get(slot, 0.0) - 1.0
+                self._with_itself(entries, row, realm)
         cost -= self._surplus(j, total)
-        return self._add(("keep", j, items), cost, entries)
+        added = self._add(("keep", j, items), cost, entries)
+        for row, _, _, _, realm in items:
+            if realm >= 0:
+                self._note_user(added, row, realm)
+        return added
 
     def _first_user(self, server: str, gpu: int, j: int) -> int:
         """Which side of a class paired with itself the job takes: the lower number is first."""
