@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from gogh_core.allocation.assemble import (
+    allowed,
     assemble,
     cost_of,
     guarded_w,
@@ -59,7 +60,8 @@ class _Best:
         cost_w = total(cost_of(compiled, seats))
         guided_w = cost_w + guarded_w(compiled, seats)
         present_w = self.cost_w + guarded_w(compiled, self.seats)
-        if guided_w < present_w - 1e-9 * (1 + abs(present_w)):
+        better = guided_w < present_w - 1e-9 * (1 + abs(present_w))
+        if better and allowed(compiled, seats):
             self.seats, self.cost_w, self.source = seats, cost_w, source
             return True
         return False
