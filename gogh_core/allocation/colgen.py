@@ -120,15 +120,16 @@ class Search:
         for (row, realm), sides in master.slot_sides.items():
             users = master.slot_users.get((row, realm), {})
             pairs = sum(n * x[i] for i, n in users.items() if i < len(x))
-            for group, index in sides.items():
-                single = index < len(x) and c.groups[group].count == 1
+            for group, columns in sides.items():
+                single = c.groups[group].count == 1
                 known = group in master.self_rows.get((row, realm), {})
-                if single and not known and x[index] > pairs + WHOLE:
+                used = sum(n * x[i] for i, n in columns.items() if i < len(x))
+                if single and not known and used > pairs + WHOLE:
                     new.append((row, realm, group))
         for row, realm, group in new:
             own = master.forbid_itself(row, realm, group)
             self.lp.sync()
-            entries = {master.slot_sides[row, realm][group]: 1.0}
+            entries = {i: float(n) for i, n in master.slot_sides[row, realm][group].items()}
             users = master.slot_users.get((row, realm), {})
             entries |= {i: -float(n) for i, n in users.items()}
             self.lp.set_matrix_row(own, entries)
@@ -230,10 +231,11 @@ class Search:
         if prices.power > 0:
             raw["cap"] = prices.power
         if self.pricer.spread:
-            from gogh_core.allocation.spread import side_prices, tie_prices, worths
+            from gogh_core.allocation.spread import own_prices, side_prices, tie_prices, worths
 
             raw["worth"] = _rounded(worths(self.pricer, prices))
             raw["sides"], raw["ties"] = side_prices(c, prices), tie_prices(prices)
+            raw["own"] = own_prices(c, prices)
         return raw
 
     # --- whole numbers ---------------------------------------------------------------------

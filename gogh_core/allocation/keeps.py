@@ -158,6 +158,8 @@ def _priced(
             comes = None if dual is None else -dual
             if comes is None and who[other] >= 0 and who[other] != group.index:
                 comes = float(top[other])
+            if comes is not None and c.own[row]:
+                comes += sum(p for key, p in prices.selves.items() if key[:2] == (row, realm))
             if comes is not None and np.isfinite(comes):
                 add(s, (1 + prices.power) * float(c.net_w[row]) + place - comes, realm)
     return found

@@ -50,8 +50,8 @@ class Master:
         """Their number, row and column."""
         self.slot_users: dict[tuple[int, int], dict[int, int]] = {}
         """Pairs and hosts of a class with itself by (row, realm): column, how often."""
-        self.slot_sides: dict[tuple[int, int], dict[int, int]] = {}
-        """Sides of it by (row, realm): group, column."""
+        self.slot_sides: dict[tuple[int, int], dict[int, dict[int, int]]] = {}
+        """Sides of it by (row, realm): group, column, how often."""
         problem = c.problem
         self.quota_rows: dict[int, int] = {}
         self.job_rows = [
@@ -267,7 +267,7 @@ class Master:
         added = self._add(("side", group.index, row, side, realm), cost, entries)
         if added and self.c.own[row]:
             sides = self.slot_sides.setdefault((row, realm), {})
-            sides[group.index] = len(self.program.columns) - 1
+            sides.setdefault(group.index, {})[len(self.program.columns) - 1] = 1
         return added
 
     def _with_itself(self, entries: dict[int, float], row: int, realm: int) -> None:
@@ -285,7 +285,7 @@ class Master:
         """No job is its own partner: it fills its class with itself at most once a pair."""
         own = self.program.row(("self", row, realm, group), -float("inf"), 0.0)
         self.self_rows.setdefault((row, realm), {})[group] = own
-        changed = {self.slot_sides[row, realm][group]: 1.0}
+        changed = {i: float(n) for i, n in self.slot_sides[row, realm][group].items()}
         changed |= {i: -float(n) for i, n in self.slot_users.get((row, realm), {}).items()}
         for index, value in changed.items():
             column = self.program.columns[index]
@@ -358,8 +358,17 @@ class Master:
             else:
                 slot = self._slot(row, side, realm)
                 entries[slot] = entries.get(slot, 0.0) + 1.0
+                own = self.self_rows.get((row, realm), {}).get(group.index)
+                if own is not None:
+                    entries[own] = entries.get(own, 0.0) + 1.0
         cost -= self._surplus(j, total)
-        return self._add(("bundle", group.index, items), cost, entries)
+        added = self._add(("bundle", group.index, items), cost, entries)
+        for row, _, _, realm in items if added else ():
+            if realm >= 0 and c.own[row]:
+                sides = self.slot_sides.setdefault((row, realm), {}).setdefault(group.index, {})
+                index = len(self.program.columns) - 1
+                sides[index] = sides.get(index, 0) + 1
+        return added
 
     def keep(self, group: Group, items: tuple[tuple[int, int, str, int, int], ...]) -> bool:
         """A spread job where it is; an item is (row, side, server, GPU, realm or -1 or -2).

@@ -308,6 +308,8 @@ class Pricer:
         for (row, _, group), price in mine.items():
             option[row] -= price
             watts[row] -= price
+            if self.c.spread[self.c.groups[group].first]:
+                continue
             at = self.block_of[self.c.groups[group].cls]
             if at not in copied:
                 bids[at] = bids[at].copy()

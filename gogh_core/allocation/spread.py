@@ -19,6 +19,7 @@ from gogh_core.allocation.pricing import Pricer, Prices
 __all__ = [
     "add_bundles",
     "first_bundles",
+    "own_prices",
     "raise_offers",
     "side_prices",
     "tie_prices",
@@ -49,6 +50,20 @@ def side_prices(c: Compiled, prices: Prices) -> list[list[Any]]:
     for row, realm in rows:
         two = [prices.slots.get((row, side, realm)) for side in (0, 1)]
         found.append([row, *(None if dual is None else -dual for dual in two), realm])
+    return found
+
+
+def own_prices(c: Compiled, prices: Prices) -> list[list[Any]]:
+    """[row, realm, price of a side, [job, what it pays on top], …] of classes with themselves."""
+    found: list[list[Any]] = []
+    for (row, _, realm), dual in sorted(prices.slots.items()):
+        if c.own[row]:
+            more = [
+                [int(c.groups[group].first), price]
+                for (mine, where, group), price in sorted(prices.selves.items())
+                if (mine, where) == (row, realm)
+            ]
+            found.append([row, realm, -dual, more])
     return found
 
 
@@ -107,7 +122,7 @@ def add_bundles(pricer: Pricer, prices: Prices) -> int:
     added = _pairs(pricer, prices, option, places) + _sides(pricer, prices, bids)
     for group in pricer.spread:
         if c.free[group.first]:
-            price = _asked(pricer, group, option, guesses)
+            price = _asked(pricer, prices, group, option, guesses)
             new, least = _covered(pricer, prices, group, price, places, tops)
             added += new
             pricer.worst += least * group.count
@@ -122,6 +137,7 @@ def _pairs(pricer: Pricer, prices: Prices, option: Floats, places: list[Any]) ->
     for row, realm in sorted({(row, realm) for row, _, realm in prices.slots}):
         sides = (0, 0) if c.own[row] else (0, 1)
         paid = -sum(prices.slots.get((row, side, realm), 0.0) for side in sides)
+        paid += sum(price for key, price in prices.selves.items() if key[:2] == (row, realm))
         place = places[pricer.place_of[row]]
         if place is not None and paid > option[row] + 1e-7:
             added += pricer.master.pair(row, realm, place)
@@ -166,7 +182,9 @@ def _guessed(pricer: Pricer, option: Floats, top: Floats, realm: int) -> Floats:
     return np.where(both, guess, INF)
 
 
-def _asked(pricer: Pricer, group: Group, option: Floats, asked: list[Floats]) -> Floats:
+def _asked(
+    pricer: Pricer, prices: Prices, group: Group, option: Floats, asked: list[Floats]
+) -> Floats:
     """[usable sides, alone and realms]: what a slot costs the group."""
     c, j = pricer.c, group.first
     index = np.flatnonzero(group.usable) + c.sides(group.cls).start
@@ -176,6 +194,9 @@ def _asked(pricer: Pricer, group: Group, option: Floats, asked: list[Floats]) ->
     price[alone, 0] = option[rows[alone]]
     for realm in c.job_realms[j]:
         price[~alone, 1 + realm] = asked[realm][index[~alone]]
+    for (row, realm, mine), more in prices.selves.items():
+        if mine == group.index:
+            price[rows == row, 1 + realm] += more
     return price
 
 

@@ -334,6 +334,10 @@ class _Prices:
         for row, a, b, *realm in raw.get("sides") or []:
             mine = self.sides.setdefault(int(realm[0]) if realm else 0, {})
             mine[int(row)] = (_given(a), _given(b))
+        self.own: dict[int, dict[int, tuple[float, dict[int, float]]]] = {}
+        for row, realm, price, more in raw.get("own") or []:
+            extra = {int(j): max(0.0, float(m)) for j, m in more}
+            self.own.setdefault(int(realm), {})[int(row)] = (float(price), extra)
         self.ties = {
             (str(server), int(gpu), int(row)): (float(a), float(b))
             for server, gpu, row, a, b in raw.get("ties") or []
@@ -414,6 +418,8 @@ def _cheapest(facts: _Facts, prices: _Prices) -> Array:
             asked = np.broadcast_to(here[None, :], price.shape).copy()
             for column in np.flatnonzero(facts.own[rows]):
                 row = int(rows[column])
+                for j, price_j in asks.each.get(row, {}).items():
+                    asked[js == j, column] = price_j
                 if row in asks.price:
                     asked[js == asks.first[row], column] = asks.price[row]
             price[member] = np.minimum(price[member], asked[member])
@@ -581,6 +587,8 @@ class _Asks:
     second: dict[int, float] = field(default_factory=dict)
     price: dict[int, float] = field(default_factory=dict)
     """What the one who offers the most is asked instead."""
+    each: dict[int, dict[int, float]] = field(default_factory=dict)
+    """What certain jobs are asked instead, by the certificate."""
 
 
 def _first_and_second(
@@ -680,6 +688,13 @@ def _side_prices(
                     asks.price[int(row)] = (va[row] + room) / 2
                 else:
                     asks.price[int(row)] = float(va[row]) if hosts else INF
+    for row, (price, more) in prices.own.get(realm, {}).items():
+        if 0 <= row < len(a) and own[row] and np.isfinite(asks.second[row]):
+            # Any two pay no more than the option: the price twice, and all that is on top of it.
+            over = max(0.0, 2 * price + sum(more.values()) - float(option[row]))
+            a[row] = b[row] = price - over / 2
+            asks.price.pop(row, None)
+            asks.each[row] = {j: price - over / 2 + extra for j, extra in more.items()}
     return a, b, asks
 
 
@@ -735,6 +750,8 @@ def _stay_prices(
                 other = np.where(group.side[index] == 0, b[rows[index]], a[rows[index]])
                 for at in np.flatnonzero(facts.own[rows[index]]).tolist():
                     row = int(rows[index[at]])
+                    for i, price_i in asks.each.get(row, {}).items():
+                        other[at] = max(other[at], price_i if i != j else other[at])
                     if row in asks.price and asks.first[row] != j:
                         other[at] = max(other[at], asks.price[row])
                     elif row in asks.first and not np.isfinite(asks.second[row]):
