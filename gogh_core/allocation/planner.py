@@ -108,6 +108,8 @@ def plan(
     )
     stay_w = best.cost_w
     best.offer(compiled, seats, "greedy")
+    # Verifying takes about as long as this did, on this machine today.
+    deadline = min(deadline, started + time_limit_s - _reserve_s(started, time_limit_s))
     finished = _improve(compiled, best, used, gap, deadline)
     if best.bound_w == -float("inf"):
         best.bound_w = bound_of(problem, {})
@@ -133,6 +135,13 @@ def plan(
         notes=tuple(dict.fromkeys(notes)),
     )
     return _checked(problem, made, versions)
+
+
+def _reserve_s(started: float, time_limit_s: float) -> float:
+    """Seconds that are kept for mapping, assembling and verifying, at most half of the limit."""
+    took_s = time.monotonic() - started
+    wanted = max(_RESERVE * time_limit_s, 1.2 * took_s) + min(0.25, 0.1 * time_limit_s)
+    return min(wanted, 0.5 * time_limit_s)
 
 
 def _rescued(compiled: Compiled, solver: str, deadline: float, notes: list[str]) -> Seats | None:
