@@ -19,7 +19,7 @@ from gogh_core.allocation.problem import Gpu
 from gogh_core.allocation.reasons import waiting_reason
 from gogh_core.domain import Placement, Plan, PlanStatus, ServerSwitch, Slot, Stop, Waiting
 
-__all__ = ["assemble", "cost_of", "infeasible_plan"]
+__all__ = ["allowed", "assemble", "cost_of", "infeasible_plan"]
 
 
 def cost_of(compiled: Compiled, seats: Seats) -> dict[str, float]:
@@ -81,6 +81,30 @@ def guarded_w(compiled: Compiled, seats: Seats) -> float:
         if here != c.problem.jobs[j].place:
             touched += float(c.guard_w[j])
     return touched
+
+
+def allowed(compiled: Compiled, seats: Seats) -> bool:
+    """Whether seats keep pins, who may not move, moves, quotas and the cap; rounding may not."""
+    c, problem = compiled, compiled.problem
+    moved = 0
+    held = dict.fromkeys(problem.quotas, 0)
+    for j, job in enumerate(problem.jobs):
+        here = frozenset().union(*(seat.gpus for seat in seats.get(j, ())))
+        changed = bool(job.at and here and here != job.place)
+        if (job.pinned and here != job.place) or (changed and not c.free[j]):
+            return False
+        moved += changed
+        if job.owner in held:
+            held[job.owner] += len(here)
+    if problem.max_moves is not None and moved > problem.max_moves:
+        return False
+    if any(held[owner] > most for owner, most in problem.quotas.items()):
+        return False
+    if problem.power_cap_w is None:
+        return True
+    spent = cost_of(c, seats)
+    power_w = spent["base_w"] + spent["idle_w"] + spent["off_w"] + spent["options_w"]
+    return power_w <= problem.power_cap_w * (1 + 1e-9)
 
 
 def total(spent: Mapping[str, float]) -> float:

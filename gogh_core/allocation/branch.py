@@ -1,4 +1,4 @@
-"""Branch and bound on the numbers of servers (then GPUs) in use, for problems small enough.
+"""Branch and bound: servers, who waits, GPUs, who stays, types and options, while there is time.
 
 The tree is the certificate: its leaves cover every plan, each leaf's prices prove its bound.
 """
@@ -13,18 +13,21 @@ from typing import Any
 import numpy as np
 
 from gogh_core.allocation.colgen import WHOLE, Box, Cuts, Search
+from gogh_core.allocation.compiled import need_of
 from gogh_core.allocation.lp import LpResult
 from gogh_core.allocation.mapping import map_counts
 from gogh_core.allocation.pricing import Prices
 from gogh_core.allocation.verify_bound import bound_of
+from gogh_core.allocation.ways import Way, ways_of
 
 __all__ = ["prove"]
 
-_NODES = 600
-_TRIES = 16
+_NODES = 20000
+_MIP_SHARE = 0.4
+"""Share of the time since the start that MIPs at nodes may take."""
+_NEAR = 0.1
 _NO_LIMIT = 10**9
 """What only cuts may bound: a bound that is no cut would have a price that nobody can check."""
-_TOLERANCE = 1e-5
 
 
 @dataclass(slots=True)
@@ -42,23 +45,24 @@ def prove(search: Search, best: Any, gap: float) -> bool:
     """Branch until the gap is proven; False when the clock stopped it."""
     c = search.c
     root: dict[str, Any] = {}
+    near = min(max(gap / 10, 1e-9), 5e-4)
     search.set_box({})
-    found = search.generate(_TOLERANCE)
+    found = search.generate(near)
     if found is None:
         return False
     first = _node(search, {}, found, root)
     heap: list[tuple[float, int, _Node]] = [(first.bound_w, 0, first)]
     count = 1
-    tried: set[tuple[Any, ...]] = set()
+    tries = _Tries(search, best, gap)
+    tries.offer(first)
     current: Box = {}
     stuck: list[_Node] = []
-    started = time.monotonic()
-    bound_of(c.problem, {"kinds": "likeness", "root": root})
-    leaf_s = time.monotonic() - started
+    search.leaf_s = 0.0
+    _leaf_bound(search, first)
     in_time = True
     while heap and count < _NODES:
         # Every leaf is evaluated twice at the end: for the plan, and by the verifier.
-        if search.left_s() < 2.5 * leaf_s * (len(heap) + len(stuck) + 2):
+        if search.left_s() < 3 * search.leaf_s * (len(heap) + len(stuck) + 8):
             in_time = False
             break
         bound_w, _, node = heap[0]
@@ -66,7 +70,7 @@ def prove(search: Search, best: Any, gap: float) -> bool:
         if best.cost_w - bound_w <= gap * abs(bound_w) * 0.98 + 1e-9 or search.out_of_time():
             break
         heapq.heappop(heap)
-        split = _split(search, node.result)
+        split = _split(search, node)
         if split is None:
             # Whole in everything that can be split on: its rounding is as good as it gets.
             stuck.append(node)
@@ -76,7 +80,12 @@ def prove(search: Search, best: Any, gap: float) -> bool:
         low: dict[str, Any] = {}
         high: dict[str, Any] = {}
         node.raw.clear()
-        node.raw.update({"split": what, "kind": k, "at": at, "low": low, "high": high})
+        node.raw.update({"split": what, "at": at, "low": low, "high": high})
+        if what == "way":
+            group, way = search.master.ways[k]
+            node.raw.update({"jobs": list(map(int, c.groups[group].jobs)), "way": list(way)})
+        else:
+            node.raw["kind"] = k
         for raw, below in ((low, True), (high, False)):
             box = dict(node.box)
             top = len(c.kinds[k].servers) if what == "servers" else _NO_LIMIT
@@ -85,24 +94,29 @@ def prove(search: Search, best: Any, gap: float) -> bool:
             cuts = node.cuts
             if what != "servers":
                 cuts = (*cuts, (what, k, at if below else at + 1, below))
+            inherited = [*before.get("cuts", []), *([0.0] * (what != "servers"))]
             if box[what, k][0] > box[what, k][1]:
-                raw.update(before)
+                raw.update({**before, "cuts": inherited})
                 continue
             search.set_box(box, before=current)
             current = box
-            solved = search.generate(_TOLERANCE)
+            # While the gap is wide a rough LP is enough: what it lacks is in its bound.
+            wide = (best.cost_w - bound_w) / (abs(bound_w) or 1.0)
+            solved = search.generate(max(near, min(0.05 * wide, 0.01)), lazy=True)
             count += 1
             if solved is None:
                 # No proof of its own: the parent's prices hold here too.
-                raw.update(
-                    {**before, "cuts": [*before.get("cuts", []), *([0.0] * (what != "servers"))]}
-                )
+                if search.out_of_time():
+                    in_time = False
+                raw.update({**before, "cuts": inherited})
                 kept = _Node(box, node.result, node.bound_w, raw, cuts)
                 stuck.append(kept)
                 continue
             child = _node(search, box, solved, raw, cuts)
+            if count % 16 == 0:
+                _leaf_bound(search, child)
             heapq.heappush(heap, (child.bound_w, count, child))
-            _try(search, best, child, gap, tried)
+            tries.offer(child)
     search.set_box({}, before=current)
     certificate = {"kinds": "server" if c.by_server else "likeness", "root": root}
     bound_w = bound_of(c.problem, certificate)
@@ -121,24 +135,90 @@ def _node(
     result, prices = found
     raw.update(search.leaf(prices, cuts))
     bound = result.cost + search.c.fixed_w + search.pricer.worst
-    return _Node(box, result, bound, raw, cuts)
+    node = _Node(box, result, bound, raw, cuts)
+    if search.pricer.spread:
+        # Offers of spread jobs are guesses, so the pricer's estimate is too low.
+        node.bound_w = max(bound, _leaf_bound(search, node))
+    return node
 
 
-def _split(search: Search, result: LpResult) -> tuple[str, int, int] | None:
-    """The number of servers (then GPUs) that is farthest from whole."""
-    for what, columns in (
-        ("servers", search.master.on_columns),
-        ("gpus", search.master.taken_columns),
-    ):
-        values = result.x[columns]
-        off = np.abs(values - np.round(values))
-        if len(off) and off.max() > WHOLE:
-            weight = off
-            if what == "servers":
-                weight = off * np.array([abs(k.use_w) + 1e-9 for k in search.c.kinds])
-            k = int(np.argmax(np.where(off > WHOLE, weight, -1)))
-            return what, k, int(np.floor(values[k]))
-    return _split_option(search, result)
+def _leaf_bound(search: Search, node: _Node) -> float:
+    """What the verifier will find for the leaf; keeps how long that takes."""
+    started = time.monotonic()
+    c, named = search.c, search.master.ways
+    ways = [
+        (c.groups[named[k][0]].jobs, named[k][1]) if what == "way" else None
+        for what, k, *_ in node.cuts
+    ]
+    bound_w = search.leaves.bound_w(
+        node.raw,
+        {k: span for (what, k), span in node.box.items() if what == "servers"},
+        [(*cut, way) for cut, way in zip(node.cuts, ways, strict=True)],
+    )
+    took_s = time.monotonic() - started
+    search.leaf_s = took_s if not search.leaf_s else 0.9 * search.leaf_s + 0.1 * took_s
+    return bound_w
+
+
+def _split(search: Search, node: _Node) -> tuple[str, int, int] | None:
+    """What is farthest from whole: who waits (most watts), servers, GPUs, who stays, options."""
+    master, result = search.master, node.result
+    ways = _ways(search, node)
+    split = _split_way(search, ways, ("wait",))
+    if split is not None:
+        return split
+    found = _farthest(result.x[master.on_columns], [abs(k.use_w) + 1e-9 for k in search.c.kinds])
+    if found is not None:
+        return "servers", *found
+    found = _farthest(result.x[master.taken_columns], [1.0] * len(search.c.kinds))
+    if found is not None:
+        return "gpus", *found
+    for kinds in (("stay",), ("type",)):
+        split = _split_way(search, ways, kinds)
+        if split is not None:
+            return split
+    return _split_option(search, result) or _split_way(search, ways, ("side",))
+
+
+def _farthest(values: Any, weights: list[float]) -> tuple[int, int] | None:
+    """(which, whole number below) of the value farthest from whole, by weight."""
+    off = np.abs(values - np.round(values))
+    if not len(off) or off.max() <= WHOLE:
+        return None
+    k = int(np.argmax(np.where(off > WHOLE, off * np.array(weights), -1)))
+    return k, int(np.floor(values[k]))
+
+
+def _ways(search: Search, node: _Node) -> dict[tuple[int, Way], float]:
+    """How often each group goes each way in the LP, but for what only slack keeps in bounds."""
+    result, master = node.result, search.master
+    counts: dict[tuple[int, Way], float] = {}
+    for index in np.flatnonzero(result.x > WHOLE).tolist():
+        for key, number in ways_of(search.c, master.program.columns[index].what).items():
+            counts[key] = counts.get(key, 0.0) + number * float(result.x[index])
+    for key, (number, _, _) in master.way_rows.items():
+        low, high = node.box.get(("way", number), (0, _NO_LIMIT))
+        if not low <= counts.get(key, 0.0) <= high:
+            counts.pop(key, None)
+    return counts
+
+
+def _split_way(
+    search: Search, counts: dict[tuple[int, Way], float], kinds: tuple[str, ...]
+) -> tuple[str, int, int] | None:
+    """The way of a group whose count is farthest from whole, weighted by what waiting costs."""
+    best: tuple[float, int, Way] | None = None
+    for (group, way), value in sorted(counts.items(), key=lambda entry: str(entry[0])):
+        off = abs(value - round(value))
+        if way[0] not in kinds or off <= WHOLE:
+            continue
+        weight = off * (1 + float(search.c.wait_w[search.c.groups[group].first]))
+        if best is None or weight > best[0]:
+            best = (weight, group, way)
+    if best is None:
+        return None
+    _, group, way = best
+    return "way", search.way(group, way), int(np.floor(counts[group, way]))
 
 
 def _split_option(search: Search, result: LpResult) -> tuple[str, int, int] | None:
@@ -163,19 +243,63 @@ def _split_option(search: Search, result: LpResult) -> tuple[str, int, int] | No
     return "option", best[1], int(np.floor(counts[best[1]]))
 
 
-def _try(search: Search, best: Any, node: _Node, gap: float, tried: set[tuple[Any, ...]]) -> None:
-    """Round a node whose servers are whole."""
-    if node.bound_w >= best.cost_w or search.out_of_time():
-        return
-    values = node.result.x[search.master.on_columns]
-    if np.abs(values - np.round(values)).max(initial=0.0) > WHOLE:
-        return
-    taken = np.round(node.result.x[search.master.taken_columns], 3)
-    key = (*np.round(values).astype(int).tolist(), *taken.tolist())
-    if key in tried or len(tried) >= _TRIES:
-        return
-    tried.add(key)
-    counts = search.finish(node.result, {}, gap=1e-4)
-    for fill in (True, False):
-        seats = map_counts(search.c, search.master.program, counts, fill=fill)
-        best.offer(search.c, seats, search.solver)
+class _Tries:
+    """Rounds nodes: each one quickly, some by a MIP while that takes no more than its share."""
+
+    def __init__(self, search: Search, best: Any, gap: float) -> None:
+        self.search, self.best, self.gap = search, best, gap
+        self.tried: set[tuple[Any, ...]] = set()
+        self.started = time.monotonic()
+        self.spent_s = 0.0
+
+    def offer(self, node: _Node) -> None:
+        """Round a node; a MIP only where the servers are whole and new."""
+        search, best = self.search, self.best
+        if node.bound_w >= best.cost_w or search.out_of_time():
+            return
+        x = node.result.x
+        rounded = {i: int(np.floor(v + _NEAR)) for i, v in enumerate(x) if v > 1 - _NEAR}
+        if search.pricer.spread:
+            rounded.update(self._merged(x))
+        self._map(rounded)
+        values = x[search.master.on_columns]
+        if np.abs(values - np.round(values)).max(initial=0.0) > WHOLE:
+            return
+        key = (*np.round(values).astype(int).tolist(),)
+        key += (*np.round(x[search.master.taken_columns], 3).tolist(),)
+        elapsed = time.monotonic() - self.started
+        if key in self.tried or self.spent_s > max(0.5, _MIP_SHARE * elapsed):
+            return
+        self.tried.add(key)
+        before = time.monotonic()
+        self._map(search.finish(node.result, {}, gap=min(self.gap / 2, 1e-3)))
+        self.spent_s += time.monotonic() - before
+
+    def _map(self, counts: dict[int, int]) -> None:
+        for fill in (True, False):
+            seats = map_counts(self.search.c, self.search.master.program, counts, fill=fill)
+            self.best.offer(self.search.c, seats, self.search.solver)
+
+    def _merged(self, x: Any) -> dict[int, int]:
+        """Bundles that a spread job uses in parts, as the one bundle that they are together."""
+        search = self.search
+        program, c = search.master.program, search.c
+        parts: dict[int, dict[Any, float]] = {}
+        for index in np.flatnonzero((x > WHOLE) & (x < 1 - WHOLE)).tolist():
+            what = program.columns[index].what
+            if what[0] == "bundle" and c.groups[what[1]].count == 1:
+                items = parts.setdefault(what[1], {})
+                for item in what[2]:
+                    items[item] = items.get(item, 0.0) + float(x[index])
+        found: dict[int, int] = {}
+        for group, items in parts.items():
+            whole = [item for item, n in sorted(items.items()) for _ in range(int(n + 0.5))]
+            got = sum(search.master.got(row, side) for row, side, _, _ in whole)
+            job = c.problem.jobs[c.groups[group].first]
+            if not 0 < len(whole) <= job.max_gpus or got < need_of(job.required_throughput):
+                continue
+            what = ("bundle", group, tuple(whole))
+            search.master.bundle(c.groups[group], tuple(whole))
+            search.lp.sync()
+            found[search.column_of(what)] = 1
+        return found

@@ -7,6 +7,7 @@ are whole, a few dozen groups are left to decide, and those go to the solver as 
 from __future__ import annotations
 
 import time
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -17,12 +18,16 @@ from gogh_core.allocation.lp import Glpk, LpResult
 from gogh_core.allocation.master import Master
 from gogh_core.allocation.mip import Part, solve_mip
 from gogh_core.allocation.pricing import Pricer, Prices
+from gogh_core.allocation.verify_bound import Leaves
+from gogh_core.allocation.ways import Way
 from gogh_core.errors import SolverFailed
 
 __all__ = ["Box", "Search"]
 
 Floats = npt.NDArray[np.float64]
 WHOLE = 1e-6
+SMALL = 150
+"""Up to so many jobs the gap is proven by branching."""
 _MIP_S = 6.0
 """Seconds for one MIP: what it has not found by then is found faster by fixing more."""
 _COUNTED = ("pair", "single", "tie", "stay", "host", "both", "keep")
@@ -32,7 +37,7 @@ _OWN_JOBS = ("stay", "host", "both", "keep")
 Box = dict[tuple[str, int], tuple[int, int]]
 """Bounds of a branch: ("servers" or "gpus", kind) to (low, high)."""
 Cuts = tuple[tuple[str, int, int, bool], ...]
-"""("gpus" or "option", kind or row, number, at most?) in the order of the branch."""
+"""("gpus", "option" or "way"; kind, row or way; number; at most?) in the order of the branch."""
 
 
 class Search:
@@ -52,7 +57,14 @@ class Search:
         self.lp.sync()
         self.lp.start_from(self.master.wait_columns)
         self.rounds = 0
+        self.leaf_s = 0.0
+        """Seconds the verifier takes for one leaf, lately."""
         self.solver_failed = False
+
+    @cached_property
+    def leaves(self) -> Leaves:
+        """The verifier's own evaluation of single leaves."""
+        return Leaves(self.c.problem, "server" if self.c.by_server else "likeness")
 
     def left_s(self) -> float:
         """Seconds until the deadline."""
@@ -64,18 +76,26 @@ class Search:
 
     # --- the LP ----------------------------------------------------------------------------
 
-    def generate(self, tolerance: float, rounds: int = 200) -> tuple[LpResult, Prices] | None:
-        """Solve, price, add, until the LP is within the tolerance of the full one."""
+    def generate(
+        self, tolerance: float, rounds: int = 200, *, lazy: bool = False
+    ) -> tuple[LpResult, Prices] | None:
+        """Solve, price, add, until the LP is within the tolerance of the full one.
+
+        `lazy` reads the values of columns at the end only: then what is cut short is lost.
+        """
         best: tuple[LpResult, Prices] | None = None
         first = True
         for _ in range(rounds):
-            result = self.lp.solve(dual=first and self.rounds > 0, time_s=max(0.05, self.left_s()))
+            left = max(0.05, self.left_s())
+            result = self.lp.solve(dual=first and self.rounds > 0, time_s=left, light=True)
             if not result.good and first and self.rounds > 0:
-                result = self.lp.solve(time_s=max(0.05, self.left_s()))
+                result = self.lp.solve(time_s=max(0.05, self.left_s()), light=True)
             first = False
             if not result.good:
-                return best
+                return None if lazy else best
             self.rounds += 1
+            if not lazy:
+                self.lp.fill(result)
             prices = Prices.of(self.master, result.duals)
             added = self.price(prices)
             self.lp.sync()
@@ -84,9 +104,13 @@ class Search:
             if self.out_of_time():
                 break
             if not added or -self.pricer.worst <= tolerance * scale:
+                if lazy:
+                    self.lp.fill(result)
                 if not self.forbid_selves(result.x):
                     break
                 first = True
+        if lazy and best is not None and not len(best[0].x):
+            self.lp.fill(best[0])
         return best
 
     def forbid_selves(self, x: Floats) -> int:
@@ -95,17 +119,19 @@ class Search:
         new: list[tuple[int, int, int]] = []
         for (row, realm), sides in master.slot_sides.items():
             users = master.slot_users.get((row, realm), {})
-            pairs = sum(x[i] for i in users if i < len(x))
-            for group, index in sides.items():
-                single = index < len(x) and c.groups[group].count == 1
+            pairs = sum(n * x[i] for i, n in users.items() if i < len(x))
+            for group, columns in sides.items():
+                single = c.groups[group].count == 1
                 known = group in master.self_rows.get((row, realm), {})
-                if single and not known and x[index] > pairs + WHOLE:
+                used = sum(n * x[i] for i, n in columns.items() if i < len(x))
+                if single and not known and used > pairs + WHOLE:
                     new.append((row, realm, group))
         for row, realm, group in new:
             own = master.forbid_itself(row, realm, group)
             self.lp.sync()
-            entries = {master.slot_sides[row, realm][group]: 1.0}
-            entries |= dict.fromkeys(master.slot_users.get((row, realm), {}), -1.0)
+            entries = {i: float(n) for i, n in master.slot_sides[row, realm][group].items()}
+            users = master.slot_users.get((row, realm), {})
+            entries |= {i: -float(n) for i, n in users.items()}
             self.lp.set_matrix_row(own, entries)
         return len(new)
 
@@ -133,6 +159,8 @@ class Search:
     def _bound(self, key: tuple[str, int], low: float, high: float) -> None:
         if key[0] == "option":
             index = self._counted(key[1])
+        elif key[0] == "way":
+            index = self.master.way_rows[self.master.ways[key[1]]][2]
         else:
             columns = self.master.on_columns if key[0] == "servers" else self.master.taken_columns
             index = columns[key[1]]
@@ -145,17 +173,34 @@ class Search:
         master = self.master
         if row in master.count_rows:
             return master.count_rows[row][1]
-        before = len(master.program.columns)
         index, column = master.count_option(row)
         self.lp.sync()
+        self._enter(index)
+        return column
+
+    def way(self, group: int, way: Way) -> int:
+        """The number of a way that is branched on, made where it is new."""
+        master = self.master
+        number = master.count_way(group, way)
+        if len(master.program.row_keys) > self.lp.rows:
+            self.lp.sync()
+            self._enter(master.way_rows[group, way][1])
+        return number
+
+    def column_of(self, what: tuple[Any, ...]) -> int:
+        """The column that stands for something; the newest are looked at first."""
+        columns = self.master.program.columns
+        return next(i for i in range(len(columns) - 1, -1, -1) if columns[i].what == what)
+
+    def _enter(self, row: int) -> None:
+        """A new row of old columns."""
         entries = {
             at: value
-            for at, other in enumerate(master.program.columns[: before + 1])
-            for mine, value in zip(other.rows, other.values, strict=True)
-            if mine == index
+            for at, column in enumerate(self.master.program.columns)
+            for mine, value in zip(column.rows, column.values, strict=True)
+            if mine == row
         }
-        self.lp.set_matrix_row(index, entries)
-        return column
+        self.lp.set_matrix_row(row, entries)
 
     def leaf(self, prices: Prices, cuts: Cuts = ()) -> dict[str, Any]:
         """The certificate of one leaf: the prices, by job and by kind, and of its cuts."""
@@ -173,7 +218,7 @@ class Search:
             "whole": _rounded(np.maximum(prices.servers, 0)),
         }
         if cuts:
-            raw["cuts"] = _cut_prices(prices, cuts)
+            raw["cuts"] = _cut_prices(prices, cuts, self.master.ways)
         if len(c.cells):
             raw["cells"] = _rounded(np.maximum(prices.cells, 0))
             raw["occupied"] = _rounded(np.maximum(prices.occupied, 0))
@@ -186,14 +231,11 @@ class Search:
         if prices.power > 0:
             raw["cap"] = prices.power
         if self.pricer.spread:
-            from gogh_core.allocation.spread import worths
+            from gogh_core.allocation.spread import own_prices, side_prices, tie_prices, worths
 
             raw["worth"] = _rounded(worths(self.pricer, prices))
-            raw["sides"] = [
-                [row, -price, -prices.slots[row, 1, 0]]
-                for (row, side, realm), price in sorted(prices.slots.items())
-                if (side, realm) == (0, 0) and not c.own[row] and (row, 1, 0) in prices.slots
-            ]
+            raw["sides"], raw["ties"] = side_prices(c, prices), tie_prices(prices)
+            raw["own"] = own_prices(c, prices)
         return raw
 
     # --- whole numbers ---------------------------------------------------------------------
@@ -286,6 +328,9 @@ class Search:
             return {i: n for i, n in rounded.items() if n > 0}
         counts = {i: n for i, n in rounded.items() if n > 0 and i not in set(part.columns)}
         seconds = min(self.left_s() - 0.5, _MIP_S)
+        if len(self.c.cls) <= SMALL:
+            # Branching needs the time more.
+            seconds = min(seconds, max(1.0, 0.05 * self.left_s()))
         if self.solver_failed or seconds < 1.0:
             return {i: n for i, n in rounded.items() if n > 0}
         try:
@@ -359,7 +404,7 @@ class Search:
             if (
                 kind in ("pair", "single", "tie")
                 and any(row in slots for row in _slot_rows(program, index))
-            ) or kind in ("on", "on_server", "taken", "count"):
+            ) or kind in ("on", "on_server", "taken", "count", "way", "over"):
                 chosen.append(index)
         if not groups and not loose:
             return None
@@ -378,12 +423,14 @@ class Search:
         return Part(program, sorted(chosen_set), settled, bounds)
 
 
-def _cut_prices(prices: Prices, cuts: Cuts) -> list[float]:
+def _cut_prices(prices: Prices, cuts: Cuts, ways: list[tuple[int, Way]]) -> list[float]:
     """The tightest cut on each side of a kind carries what GPUs cost beyond their room."""
     result = [0.0] * len(cuts)
     for what, k in {cut[:2] for cut in cuts}:
         if what == "gpus":
             extra = float(prices.gpus[k]) - max(0.0, float(prices.room[k]))
+        elif what == "way":
+            extra = prices.ways.get(ways[k], 0.0)
         else:
             extra = prices.counts.get(k, 0.0)
         mine = [

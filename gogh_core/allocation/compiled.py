@@ -96,8 +96,10 @@ class Group:
 class Compiled:
     """Everything derived from a problem once."""
 
-    def __init__(self, problem: Problem, *, by_server: bool = False) -> None:
+    def __init__(self, problem: Problem, *, by_server: bool = False, guarded: bool = True) -> None:
+        """`guarded` False leaves out the guidance: what a proof needs, which is of the cost."""
         self.problem = problem
+        self.guarded = guarded
         self.table = table = problem.table
         self.by_server = by_server
         self.idle = np.array([problem.gpu_types[name] for name in table.types] or [0.0])
@@ -149,7 +151,9 @@ class Compiled:
         self.running = np.array([bool(job.at) for job in jobs], dtype=bool)
         self.move_w = np.array([job.move_cost_j / problem.window_s for job in jobs])
         self.stated_move_w = self.move_w * self.running
-        self.guard_w = np.array([guard_w(problem, job) for job in jobs]) * self.running
+        self.guard_w = np.zeros(len(jobs))
+        if self.guarded:
+            self.guard_w = np.array([guard_w(problem, job) for job in jobs]) * self.running
         self.move_w = self.stated_move_w + self.guard_w
         self.free = np.array([not (job.at and (job.pinned or not job.movable)) for job in jobs])
         self.surplus = np.array([job.surplus_j_per_step for job in jobs])

@@ -80,6 +80,11 @@ def options_are_counted(model: Any, part: Part) -> None:
     part.add_family(model, "count")
 
 
+def ways_are_counted(model: Any, part: Part) -> None:
+    """The count of a way that is branched on is how many of the group's jobs go it."""
+    part.add_family(model, "way")
+
+
 CONSTRAINTS: tuple[Callable[[Any, Part], None], ...] = (
     every_job_runs_once_or_waits,
     sides_of_a_pair_are_filled,
@@ -94,4 +99,5 @@ CONSTRAINTS: tuple[Callable[[Any, Part], None], ...] = (
     power_stays_under_the_cap,
     no_job_shares_with_itself,
     options_are_counted,
+    ways_are_counted,
 )

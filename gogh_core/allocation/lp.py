@@ -160,9 +160,14 @@ class Glpk:
         return np.fromiter((get(lp, i) for i in range(1, size + 1)), float, size)
 
     def solve(
-        self, *, dual: bool = False, time_s: float | None = None, brief: bool = False
+        self,
+        *,
+        dual: bool = False,
+        time_s: float | None = None,
+        brief: bool = False,
+        light: bool = False,
     ) -> LpResult:
-        """Solve from the present basis; `brief` leaves the duals out."""
+        """Solve from the present basis; `brief` leaves the duals out, `light` all but them."""
         glp = self.glp
         self.param.meth = glp.GLP_DUALP if dual else glp.GLP_PRIMAL
         self.param.tm_lim = 2**31 - 1 if time_s is None else max(1, int(time_s * 1000))
@@ -171,10 +176,18 @@ class Glpk:
             glp.glp_adv_basis(self.lp, 0)
             code = glp.glp_simplex(self.lp, self.param)
         good = code == 0 and glp.glp_get_status(self.lp) == glp.GLP_OPT
-        x = self._read(glp.glp_get_col_prim, self.cols)
         none = np.zeros(0)
+        if light:
+            duals = self._read(glp.glp_get_row_dual, self.rows)
+            return LpResult(good, glp.glp_get_obj_val(self.lp), none, duals, none)
+        x = self._read(glp.glp_get_col_prim, self.cols)
         if brief:
             return LpResult(good, glp.glp_get_obj_val(self.lp), x, none, none)
         duals = self._read(glp.glp_get_row_dual, self.rows)
         reduced = self._read(glp.glp_get_col_dual, self.cols)
         return LpResult(good, glp.glp_get_obj_val(self.lp), x, duals, reduced)
+
+    def fill(self, result: LpResult) -> None:
+        """What a light solve left out, as long as nothing was solved since."""
+        result.x = self._read(self.glp.glp_get_col_prim, self.cols)
+        result.reduced = self._read(self.glp.glp_get_col_dual, self.cols)

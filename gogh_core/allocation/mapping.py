@@ -91,6 +91,7 @@ def map_counts(
             two = _two(c, pools, row, realm)
             if two is not None:
                 items.append(_Item(row, place, two))
+    items.extend(_across(c, pools))
     for row, place, number in singles:
         pool = pools.sides[row, 0, -1]
         items.extend(_Item(row, place, (pool.pop(),)) for _ in range(min(number, len(pool))))
@@ -131,6 +132,27 @@ def _two(c: Compiled, pools: _Pools, row: int, realm: int) -> tuple[int, int] | 
         return None
     pool.remove(often)
     return often, mate
+
+
+def _across(c: Compiled, pools: _Pools) -> list[_Item]:
+    """Pairs of jobs that are left on sides of different circles and consent all the same."""
+    left: dict[int, tuple[list[int], list[int]]] = {}
+    for (row, side, realm), pool in sorted(pools.sides.items()):
+        if realm >= 0 and pool and int(c.table.gpus[row]) <= c.largest[c.table.type_id[row]]:
+            left.setdefault(row, ([], []))[side].extend(pool)
+    found = []
+    for row, (first, second) in left.items():
+        kinds = [k.index for k in c.kinds if k.gpu_type == c.table.type_id[row]]
+        others = first if c.own[row] else second
+        if not kinds:
+            continue
+        while first:
+            i = first.pop()
+            mates = [j for j in others if j != i and c.consent(i, j)]
+            if mates:
+                others.remove(mates[0])
+                found.append(_Item(row, (kinds[0],), (i, mates[0])))
+    return found
 
 
 def _put_keeps(

@@ -12,6 +12,7 @@ for, so that a solution can be read back:
 ("stay", job, row)                   a running job alone where it is
 ("host", job, row, side, realm)      a running job where it is, with somebody who comes
 ("both", job, partner, row)          two that share where they are
+("way", way)  ("over", way, sign)     how often a group goes a way (branched on), and its slack
 ("count", row)                       how often an option is used on new GPUs (branched on)
 ("bundle", group, items)             slots of a spread job; ("keep", job, items) where it is
 A place is (kind,) or, for gangs larger than a server, the kinds of the whole servers.
@@ -24,6 +25,7 @@ from typing import Any
 
 from gogh_core.allocation.compiled import Compiled, Group
 from gogh_core.allocation.lp import Column, Program
+from gogh_core.allocation.ways import Way, ways_of
 
 __all__ = ["BIG_W", "Master"]
 
@@ -42,10 +44,14 @@ class Master:
         self.self_rows: dict[tuple[int, int], dict[int, int]] = {}
         self.count_rows: dict[int, tuple[int, int]] = {}
         """Options that are branched on: row and column of their count."""
+        self.ways: list[tuple[int, Way]] = []
+        """(group, way) that are branched on, by number."""
+        self.way_rows: dict[tuple[int, Way], tuple[int, int, int]] = {}
+        """Their number, row and column."""
         self.slot_users: dict[tuple[int, int], dict[int, int]] = {}
-        """Pairs and hosts of a class with itself by (row, realm): column, always -1."""
-        self.slot_sides: dict[tuple[int, int], dict[int, int]] = {}
-        """Sides of it by (row, realm): group, column."""
+        """Pairs and hosts of a class with itself by (row, realm): column, how often."""
+        self.slot_sides: dict[tuple[int, int], dict[int, dict[int, int]]] = {}
+        """Sides of it by (row, realm): group, column, how often."""
         problem = c.problem
         self.quota_rows: dict[int, int] = {}
         self.job_rows = [
@@ -121,6 +127,10 @@ class Master:
         entries: dict[int, float],
         upper: float = float("inf"),
     ) -> bool:
+        if self.way_rows:
+            for key, number in ways_of(self.c, what).items():
+                if key in self.way_rows:
+                    entries[self.way_rows[key][1]] = float(number)
         return self.program.add(Column(cost, tuple(entries), tuple(entries.values()), what, upper))
 
     def _power(self, entries: dict[int, float], watts: float) -> None:
@@ -220,6 +230,29 @@ class Master:
         self.count_rows[row] = (index, len(self.program.columns) - 1)
         return self.count_rows[row]
 
+    def count_way(self, group: int, way: Way) -> int:
+        """The number of a way that is counted from now on, by a row and a column of its own.
+
+        Its slack costs more than any plan, so that a branch without a plan has a high price
+        instead of none.
+        """
+        key = (group, way)
+        if key in self.way_rows:
+            return self.way_rows[key][0]
+        index = self.program.row(("way", *key))
+        for column in self.program.columns:
+            number = ways_of(self.c, column.what).get(key, 0)
+            if number:
+                column.rows = (*column.rows, index)
+                column.values = (*column.values, float(number))
+        self._add(("way", *key), 0.0, {index: -1.0})
+        self.way_rows[key] = (len(self.ways), index, len(self.program.columns) - 1)
+        self.ways.append(key)
+        much = 2 * abs(self.c.fixed_w) + 20 * float(self.c.wait_w.sum()) + 1e4
+        for sign in (1.0, -1.0):
+            self._add(("over", *key, sign), much, {index: sign})
+        return len(self.ways) - 1
+
     def side(self, group: Group, row: int, side: int, realm: int) -> bool:
         """A job of the group on one side of a shared option on new GPUs."""
         entries: dict[int, float] = {}
@@ -234,25 +267,26 @@ class Master:
         added = self._add(("side", group.index, row, side, realm), cost, entries)
         if added and self.c.own[row]:
             sides = self.slot_sides.setdefault((row, realm), {})
-            sides[group.index] = len(self.program.columns) - 1
+            sides.setdefault(group.index, {})[len(self.program.columns) - 1] = 1
         return added
 
     def _with_itself(self, entries: dict[int, float], row: int, realm: int) -> None:
         for own in self.self_rows.get((row, realm), {}).values():
-            entries[own] = -1.0
+            entries[own] = entries.get(own, 0.0) - 1.0
 
     def _note_user(self, added: bool, row: int, realm: int) -> bool:
         if added and self.c.own[row]:
             index = len(self.program.columns) - 1
-            self.slot_users.setdefault((row, realm), {})[index] = index
+            users = self.slot_users.setdefault((row, realm), {})
+            users[index] = users.get(index, 0) + 1
         return added
 
     def forbid_itself(self, row: int, realm: int, group: int) -> int:
         """No job is its own partner: it fills its class with itself at most once a pair."""
         own = self.program.row(("self", row, realm, group), -float("inf"), 0.0)
         self.self_rows.setdefault((row, realm), {})[group] = own
-        changed = {self.slot_sides[row, realm][group]: 1.0}
-        changed |= dict.fromkeys(self.slot_users.get((row, realm), {}), -1.0)
+        changed = {i: float(n) for i, n in self.slot_sides[row, realm][group].items()}
+        changed |= {i: -float(n) for i, n in self.slot_users.get((row, realm), {}).items()}
         for index, value in changed.items():
             column = self.program.columns[index]
             column.rows = (*column.rows, own)
@@ -324,8 +358,17 @@ class Master:
             else:
                 slot = self._slot(row, side, realm)
                 entries[slot] = entries.get(slot, 0.0) + 1.0
+                own = self.self_rows.get((row, realm), {}).get(group.index)
+                if own is not None:
+                    entries[own] = entries.get(own, 0.0) + 1.0
         cost -= self._surplus(j, total)
-        return self._add(("bundle", group.index, items), cost, entries)
+        added = self._add(("bundle", group.index, items), cost, entries)
+        for row, _, _, realm in items if added else ():
+            if realm >= 0 and c.own[row]:
+                sides = self.slot_sides.setdefault((row, realm), {}).setdefault(group.index, {})
+                index = len(self.program.columns) - 1
+                sides[index] = sides.get(index, 0) + 1
+        return added
 
     def keep(self, group: Group, items: tuple[tuple[int, int, str, int, int], ...]) -> bool:
         """A spread job where it is; an item is (row, side, server, GPU, realm or -1 or -2).
@@ -357,8 +400,13 @@ class Master:
             if realm >= 0:
                 slot = self._slot(row, 1 - side, realm)
                 entries[slot] = entries.get(slot, 0.0) - 1.0
+                self._with_itself(entries, row, realm)
         cost -= self._surplus(j, total)
-        return self._add(("keep", j, items), cost, entries)
+        added = self._add(("keep", j, items), cost, entries)
+        for row, _, _, _, realm in items:
+            if realm >= 0:
+                self._note_user(added, row, realm)
+        return added
 
     def _first_user(self, server: str, gpu: int, j: int) -> int:
         """Which side of a class paired with itself the job takes: the lower number is first."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from gogh_core.allocation.assemble import (
+    allowed,
     assemble,
     cost_of,
     guarded_w,
@@ -19,7 +20,7 @@ from gogh_core.allocation.assemble import (
     total,
 )
 from gogh_core.allocation.branch import prove
-from gogh_core.allocation.colgen import Box, Search
+from gogh_core.allocation.colgen import SMALL, Box, Search
 from gogh_core.allocation.compiled import Compiled, Seats
 from gogh_core.allocation.greedy import Infeasible, greedy_seats, stay_seats
 from gogh_core.allocation.lp import LpResult
@@ -50,13 +51,17 @@ class _Best:
     certificate: dict[str, Any]
     source: str
     notes: list[str] = field(default_factory=list)
+    guide: Compiled | None = None
+    """Whose guidance counts, if not that of the search that found the seats."""
 
     def offer(self, compiled: Compiled, seats: Seats, source: str) -> bool:
         """Take seats that cost less."""
+        compiled = self.guide or compiled
         cost_w = total(cost_of(compiled, seats))
         guided_w = cost_w + guarded_w(compiled, seats)
         present_w = self.cost_w + guarded_w(compiled, self.seats)
-        if guided_w < present_w - 1e-9 * (1 + abs(present_w)):
+        better = guided_w < present_w - 1e-9 * (1 + abs(present_w))
+        if better and allowed(compiled, seats):
             self.seats, self.cost_w, self.source = seats, cost_w, source
             return True
         return False
@@ -98,9 +103,13 @@ def plan(
                 versions=stated,
             )
         stayed = seats = rescued
-    best = _Best(stayed, total(cost_of(compiled, stayed)), -float("inf"), {}, "stay", notes)
+    best = _Best(
+        stayed, total(cost_of(compiled, stayed)), -float("inf"), {}, "stay", notes, compiled
+    )
     stay_w = best.cost_w
     best.offer(compiled, seats, "greedy")
+    # Verifying takes about as long as this did, on this machine today.
+    deadline = min(deadline, started + time_limit_s - _reserve_s(started, time_limit_s))
     finished = _improve(compiled, best, used, gap, deadline)
     if best.bound_w == -float("inf"):
         best.bound_w = bound_of(problem, {})
@@ -126,6 +135,13 @@ def plan(
         notes=tuple(dict.fromkeys(notes)),
     )
     return _checked(problem, made, versions)
+
+
+def _reserve_s(started: float, time_limit_s: float) -> float:
+    """Seconds that are kept for mapping, assembling and verifying, at most half of the limit."""
+    took_s = time.monotonic() - started
+    wanted = max(_RESERVE * time_limit_s, 1.2 * took_s) + min(0.25, 0.1 * time_limit_s)
+    return min(wanted, 0.5 * time_limit_s)
 
 
 def _rescued(compiled: Compiled, solver: str, deadline: float, notes: list[str]) -> Seats | None:
@@ -154,6 +170,19 @@ def _rescued(compiled: Compiled, solver: str, deadline: float, notes: list[str])
 
 
 def _improve(compiled: Compiled, best: _Best, solver: str, gap: float, deadline: float) -> bool:
+    """The search on the cost as it is; where it touches who is to be left alone, also with that.
+
+    Only the search without guidance proves a bound: guidance is no part of the cost.
+    """
+    if not compiled.guard_w.any():
+        return _search(compiled, best, solver, gap, deadline)
+    plain = Compiled(compiled.problem, by_server=compiled.by_server, guarded=False)
+    now = time.monotonic()
+    finished = _search(plain, best, solver, gap, now + 0.6 * (deadline - now))
+    return _search(compiled, best, solver, gap, deadline) and finished
+
+
+def _search(compiled: Compiled, best: _Best, solver: str, gap: float, deadline: float) -> bool:
     """Column generation, dive, residual MIP, branching; False when the clock stopped it."""
     search = Search(compiled, solver=solver, deadline=deadline, notes=best.notes)
     try:
@@ -173,7 +202,7 @@ def _improve(compiled: Compiled, best: _Best, solver: str, gap: float, deadline:
             settled = search.settle(dived)
             search.set_box({}, before=fixed)
             _finish(search, best, settled, fixed, gap)
-        if best.gap > gap and len(compiled.cls) <= 150:
+        if best.gap > gap and len(compiled.cls) <= SMALL:
             return prove(search, best, gap)
         return not search.out_of_time()
     finally:

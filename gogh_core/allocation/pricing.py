@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from gogh_core.allocation.compiled import Group
 from gogh_core.allocation.master import Master, Place
+from gogh_core.allocation.ways import Way
 
 __all__ = ["Pricer", "Prices"]
 
@@ -42,6 +43,8 @@ class Prices:
     """(row, realm, group): price of filling a class with itself."""
     counts: dict[int, float] = field(default_factory=dict)
     """Price of using an option whose count is branched on; of either sign."""
+    ways: dict[tuple[int, Way], float] = field(default_factory=dict)
+    """Price of a group's way that is branched on; of either sign."""
 
     @classmethod
     def of(cls, master: Master, duals: Floats) -> Prices:
@@ -63,6 +66,8 @@ class Prices:
         )
         for option_row, (row, _) in master.count_rows.items():
             prices.counts[option_row] = -float(duals[row])
+        for way, (_, row, _) in master.way_rows.items():
+            prices.ways[way] = -float(duals[row])
         for key, row in master.program.row_of.items():
             if key[0] == "slot" and key[3] >= 0:
                 prices.slots[key[1], key[2], key[3]] = float(duals[row])
@@ -230,10 +235,25 @@ class Pricer:
                 bid = bid - price[:, None] * self.side_gpus[block.sides][None, :]
         if block.surplus.any():
             bid = bid + block.surplus[:, None] * c.side_got[block.sides][None, :]
+        for (group, way), extra in prices.ways.items():
+            at = int(np.searchsorted(block.index, group))
+            if extra and at < len(block.index) and block.index[at] == group:
+                bid = np.array(bid)
+                bid[at] -= self.way_prices(way, extra, block.sides)
         free = block.free
         if self.frozen:
             free = free & ~np.isin(block.index, list(self.frozen))
         return np.where(block.usable & free[:, None], bid, -INF)
+
+    def way_prices(self, way: Way, price: float, sides: slice) -> Floats:
+        """What a way that is branched on adds to each side on new GPUs."""
+        if way[0] == "type":
+            return np.asarray(price * (self.side_type[sides] == way[1]), dtype=float)
+        if way[0] == "side":
+            mine = self.c.side_row[sides] == way[1]
+            here = mine & (self.c.own[way[1]] | (self.c.side_no[sides] == way[2]))
+            return np.asarray(price * here, dtype=float)
+        return np.zeros(sides.stop - sides.start)
 
     def add_columns(self, prices: Prices, per_group: int = 2, eps: float = 1e-7) -> int:
         """Add the columns with the most negative reduced costs; the count of new ones."""
@@ -267,7 +287,7 @@ class Pricer:
                 )
                 self._fix_own(block, rc, rows, option, bids[at], top, who, second)
                 added += self._pick(block, rc, per_group, eps, best_rc, places, (realm, who))
-            added += self._hosts(prices, watts, take, who, realm, eps, best_rc)
+            added += self._hosts(prices, watts, take, who, second, realm, eps, best_rc)
         added += self._stays(prices, plain_watts, eps, best_rc)
         counts = np.array([g.count for g in c.groups])
         self.worst = float((counts * best_rc).sum())
@@ -288,6 +308,8 @@ class Pricer:
         for (row, _, group), price in mine.items():
             option[row] -= price
             watts[row] -= price
+            if self.c.spread[self.c.groups[group].first]:
+                continue
             at = self.block_of[self.c.groups[group].cls]
             if at not in copied:
                 bids[at] = bids[at].copy()
@@ -415,6 +437,7 @@ class Pricer:
     def _stay_value(self, prices: Prices, group: Group, sides: Ints) -> Floats:
         c, j = self.c, group.first
         value = prices.groups[group.index] - c.surplus[j] * c.required[j]
+        value -= prices.ways.get((group.index, ("stay",)), 0.0)
         value = value + c.surplus[j] * c.side_got[sides]
         if c.owner[j] >= 0:
             value = value - prices.quotas[c.owner[j]] * self.side_gpus[sides]
@@ -440,6 +463,7 @@ class Pricer:
         watts: Floats,
         take: Floats,
         who: Ints,
+        second: Floats,
         realm: int,
         eps: float,
         best_rc: Floats,
@@ -451,7 +475,10 @@ class Pricer:
                 continue
             rows = c.side_row[stay.shared]
             value = self._stay_value(prices, stay.group, stay.shared)
-            offer = take[self.other_side[stay.shared]]
+            other = self.other_side[stay.shared]
+            # In a class with itself the best offer may be the host's own: then the next one.
+            itself = who[other] == stay.group.index
+            offer = np.where(itself, second[other], take[other])
             rc = watts[rows] + self._loc(prices, j) - value - offer
             best = int(np.argmin(rc))
             if rc[best] >= -eps:
@@ -459,7 +486,8 @@ class Pricer:
             side, row = int(stay.shared[best]), int(rows[best])
             mate = int(who[self.other_side[side]])
             if mate == stay.group.index:
-                continue
+                block = self.blocks[self.block_of[stay.group.cls]]
+                mate = self._other_mate(block, row, stay.group, realm)
             best_rc[stay.group.index] = min(best_rc[stay.group.index], float(rc[best]) / 2)
             added += self.master.host(stay.group, row, int(c.side_no[side]), realm)
             if mate >= 0 and not c.spread[c.groups[mate].first]:

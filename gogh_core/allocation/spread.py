@@ -13,14 +13,22 @@ import numpy as np
 import numpy.typing as npt
 
 from gogh_core.allocation.compiled import Compiled, Group, need_of
+from gogh_core.allocation.keeps import add_keeps, first_keeps, tied
 from gogh_core.allocation.pricing import Pricer, Prices
 
-__all__ = ["add_bundles", "first_bundles", "raise_offers", "worths"]
+__all__ = [
+    "add_bundles",
+    "first_bundles",
+    "own_prices",
+    "raise_offers",
+    "side_prices",
+    "tie_prices",
+    "worths",
+]
 
 Floats = npt.NDArray[np.float64]
 INF = np.inf
-_LABELS = 400
-_ITEMS = 60
+_LABELS = 4000
 _PER_ROUND = 3
 
 
@@ -33,6 +41,36 @@ def worths(pricer: Pricer, prices: Prices) -> Floats:
         value = prices.groups[group.index] - c.move_w[j] * c.running[j]
         result[group.jobs] = max(0.0, value) / max(float(c.required[j]), 1e-9)
     return result
+
+
+def side_prices(c: Compiled, prices: Prices) -> list[list[Any]]:
+    """[row, price of its first side, of its second, realm] as far as the program has rows."""
+    rows = sorted({(row, realm) for row, _, realm in prices.slots if not c.own[row]})
+    found: list[list[Any]] = []
+    for row, realm in rows:
+        two = [prices.slots.get((row, side, realm)) for side in (0, 1)]
+        found.append([row, *(None if dual is None else -dual for dual in two), realm])
+    return found
+
+
+def own_prices(c: Compiled, prices: Prices) -> list[list[Any]]:
+    """[row, realm, price of a side, [job, what it pays on top], …] of classes with themselves."""
+    found: list[list[Any]] = []
+    for (row, _, realm), dual in sorted(prices.slots.items()):
+        if c.own[row]:
+            more = [
+                [int(c.groups[group].first), price]
+                for (mine, where, group), price in sorted(prices.selves.items())
+                if (mine, where) == (row, realm)
+            ]
+            found.append([row, realm, -dual, more])
+    return found
+
+
+def tie_prices(prices: Prices) -> list[list[Any]]:
+    """[server, GPU, row, price of its first side, of its second] where two go on sharing."""
+    keys = sorted({key[:3] for key in prices.ties})
+    return [[*key, *(-prices.ties.get((*key, side), 0.0) for side in (0, 1))] for key in keys]
 
 
 def raise_offers(
@@ -51,9 +89,20 @@ def raise_offers(
         bid = np.where(group.usable, worth[j] * got + c.surplus[j] * c.side_got[here], -INF)
         if c.owner[j] >= 0:
             bid = bid - prices.quotas[c.owner[j]]
+        bid = bid - _way_prices(pricer, prices, group)
         better = bid > top[here]
         top[here] = np.where(better, bid, top[here])
         who[here] = np.where(better, group.index, who[here])
+
+
+def _way_prices(pricer: Pricer, prices: Prices, group: Group) -> Floats:
+    """What the ways that are branched on add to each side of the group's class."""
+    here = pricer.c.sides(group.cls)
+    result: Floats = np.zeros(here.stop - here.start)
+    for (mine, way), price in prices.ways.items():
+        if mine == group.index and price:
+            result = result + pricer.way_prices(way, price, here)
+    return result
 
 
 def add_bundles(pricer: Pricer, prices: Prices) -> int:
@@ -62,71 +111,114 @@ def add_bundles(pricer: Pricer, prices: Prices) -> int:
     place_cost, places = pricer.place_prices(prices)
     option = pricer.option_prices(prices, place_cost)
     bids = [pricer.offers(block, prices) for block in pricer.blocks]
-    tops = []
+    tops, guesses = [], []
     for realm in range(len(c.realms)):
         top, who, _ = pricer._tops(bids, realm)
         raise_offers(pricer, prices, option, top, who, realm)
         tops.append((top, who))
-    added = 0
+        guesses.append(_guessed(pricer, option, top, realm))
+    for (row, side, realm), dual in prices.slots.items():
+        guesses[realm][pricer.pos[side][row]] = -dual
+    added = _pairs(pricer, prices, option, places) + _sides(pricer, prices, bids)
     for group in pricer.spread:
         if c.free[group.first]:
-            added += _bundles(pricer, prices, group, option, places, tops)
+            price = _asked(pricer, prices, group, option, guesses)
+            new, least = _covered(pricer, prices, group, price, places, tops)
+            added += new
+            pricer.worst += least * group.count
+        if c.running[group.first] and c.stay_of(group.first) is not None:
+            added += add_keeps(pricer, prices, group, tops)
     return added
 
 
-def _bundles(
-    pricer: Pricer,
-    prices: Prices,
-    group: Group,
-    option: Floats,
-    places: list[Any],
-    tops: list[tuple[Floats, Any]],
-) -> int:
+def _pairs(pricer: Pricer, prices: Prices, option: Floats, places: list[Any]) -> int:
+    """Shared options whose two sides together pay more than the option costs somewhere."""
+    c, added = pricer.c, 0
+    for row, realm in sorted({(row, realm) for row, _, realm in prices.slots}):
+        sides = (0, 0) if c.own[row] else (0, 1)
+        paid = -sum(prices.slots.get((row, side, realm), 0.0) for side in sides)
+        paid += sum(price for key, price in prices.selves.items() if key[:2] == (row, realm))
+        place = places[pricer.place_of[row]]
+        if place is not None and paid > option[row] + 1e-7:
+            added += pricer.master.pair(row, realm, place)
+    return added
+
+
+def _sides(pricer: Pricer, prices: Prices, bids: list[Floats]) -> int:
+    """Gangs that would pay more for a side than its row asks."""
+    c, added = pricer.c, 0
+    for (row, side, realm), dual in sorted(prices.slots.items()):
+        at = int(pricer.pos[side][row])
+        block_at = pricer.block_of.get(
+            int(c.table.class_a[row] if side == 0 else c.table.class_b[row])
+        )
+        if block_at is None:
+            continue
+        block = pricer.blocks[block_at]
+        paid = bids[block_at][:, at - block.sides.start]
+        for g in np.flatnonzero((paid > -dual + 1e-7) & block.realm[realm]).tolist():
+            added += pricer.master.side(block.groups[g], row, side, realm)
+    return added
+
+
+def _guessed(pricer: Pricer, option: Floats, top: Floats, realm: int) -> Floats:
+    """What each side of a pair without rows of its own will be asked: the verifier's rule."""
+    c = pricer.c
+    loose = np.zeros(len(c.side_row), dtype=bool)
+    for group in pricer.spread:
+        if realm in c.job_realms[group.first] and c.free[group.first]:
+            loose[c.sides(group.cls)] |= group.usable
+    cost, other = option[c.side_row], pricer.other_side
+    mine, theirs = top, top[other]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        both = pricer.side_pair & np.isfinite(mine) & np.isfinite(theirs) & np.isfinite(cost)
+        spare = np.where(both, cost - mine - theirs, 0.0)
+        tight = both & (spare < 0) & (mine > 0) & (theirs > 0) & (cost > 0)
+        guess = np.where(tight, mine * cost / (mine + theirs), mine + spare / 2)
+        guess = np.where(loose & ~loose[other], cost - theirs, guess)
+        if c.running.any():
+            guess = np.where(spare >= 0, mine, guess)
+    guess = np.where(c.own[c.side_row], cost / 2, guess)
+    return np.where(both, guess, INF)
+
+
+def _asked(
+    pricer: Pricer, prices: Prices, group: Group, option: Floats, asked: list[Floats]
+) -> Floats:
+    """[usable sides, alone and realms]: what a slot costs the group."""
     c, j = pricer.c, group.first
-    here = c.sides(group.cls)
-    index = np.flatnonzero(group.usable) + here.start
+    index = np.flatnonzero(group.usable) + c.sides(group.cls).start
     rows = c.side_row[index]
     alone = ~pricer.side_pair[index]
-    hoped = np.full((len(index), 1 + len(c.realms)), INF)
-    hoped[alone, 0] = option[rows[alone]]
-    asked = hoped.copy()
+    price = np.full((len(index), 1 + len(c.realms)), INF)
+    price[alone, 0] = option[rows[alone]]
     for realm in c.job_realms[j]:
-        top, who = tops[realm]
-        other = pricer.other_side[index]
-        mate = who[other]
-        ask = np.where((mate >= 0) & (mate != group.index), option[rows] - top[other], INF)
-        hoped[~alone, 1 + realm] = ask[~alone]
-        for at in np.flatnonzero(~alone).tolist():
-            side = 0 if c.own[rows[at]] else int(c.side_no[index[at]])
-            dual = prices.slots.get((int(rows[at]), side, realm))
-            if dual is not None:
-                asked[at, 1 + realm] = -dual
-    added, least = 0, 0.0
-    # What rows ask for sides that exist, then what partners would leave over for new ones.
-    for price in (asked, np.minimum(asked, hoped)):
-        new, rc = _covered(pricer, prices, group, index, price, places, tops)
-        added += new
-        least = min(least, rc)
-    pricer.worst += least * group.count
-    return added
+        price[~alone, 1 + realm] = asked[realm][index[~alone]]
+    for (row, realm, mine), more in prices.selves.items():
+        if mine == group.index:
+            price[rows == row, 1 + realm] += more
+    return price
 
 
 def _covered(
     pricer: Pricer,
     prices: Prices,
     group: Group,
-    index: Any,
     price: Floats,
     places: list[Any],
     tops: list[tuple[Floats, Any]],
 ) -> tuple[int, float]:
     """Bundles at these prices: how many are new, and the least reduced cost."""
     c, j = pricer.c, group.first
+    index = np.flatnonzero(group.usable) + c.sides(group.cls).start
+    if not len(index):
+        return 0, 0.0
     rows = c.side_row[index]
     best = price.argmin(axis=1)
     cost = price[np.arange(len(index)), best] - c.surplus[j] * c.side_got[index]
     if c.owner[j] >= 0:
         cost = cost + prices.quotas[c.owner[j]]
+    cost = cost + _way_prices(pricer, prices, group)[index - c.sides(group.cls).start]
     fixed = float(c.move_w[j]) + prices.moves * float(c.running[j])
     fixed += float(c.surplus[j] * c.required[j]) - float(prices.groups[group.index])
     found = cover(c.side_got[index], cost, float(c.required[j]), c.problem.jobs[j].max_gpus)
@@ -157,40 +249,41 @@ def _covered(
 def cover(
     got: Floats, cost: Floats, required: float, most: int
 ) -> list[tuple[float, tuple[int, ...]]]:
-    """The cheapest ways to reach the requirement with one to `most` slots, best first."""
+    """The cheapest ways to reach the requirement with each number of slots, best first."""
     finite = np.flatnonzero(np.isfinite(cost))
     if not len(finite):
         return []
-    order = finite[np.lexsort((cost[finite], -got[finite]))]
-    items: list[int] = []
-    lowest = INF
-    for at in order:
-        if cost[at] < lowest - 1e-12:
-            items.append(int(at))
-            lowest = cost[at]
-    items = items[-_ITEMS:] if len(items) > _ITEMS else items
-    labels: list[tuple[float, float, tuple[int, ...]]] = [(0.0, 0.0, ())]
+    capped = np.minimum(got[finite], required)
+    items = finite[_front(capped, cost[finite])]
+    mine, price = np.minimum(got[items], required), cost[items]
+    reach, paid = np.zeros(1), np.zeros(1)
+    steps: list[tuple[Any, Any]] = []
     done: list[tuple[float, tuple[int, ...]]] = []
     for _ in range(most):
-        step = []
-        for reach, paid, chosen in labels:
-            for at in items:
-                if chosen and at < chosen[-1]:
-                    continue
-                total = min(reach + float(got[at]), required)
-                entry = (total, paid + float(cost[at]), (*chosen, at))
-                if total >= need_of(required):
-                    done.append((entry[1], entry[2]))
-                step.append(entry)
-        step.sort(key=lambda entry: (-entry[0], entry[1], entry[2]))
-        labels, lowest = [], INF
-        for entry in step:
-            if entry[1] < lowest - 1e-12:
-                labels.append(entry)
-                lowest = entry[1]
-        labels = labels[:_LABELS]
+        total = np.minimum((reach[:, None] + mine[None, :]).ravel(), required)
+        spent = (paid[:, None] + price[None, :]).ravel()
+        keep = _front(total, spent)[:_LABELS]
+        steps.append((keep // len(items), keep % len(items)))
+        reach, paid = total[keep], spent[keep]
+        enough = np.flatnonzero(reach >= need_of(required))
+        if len(enough):
+            at = int(enough[np.argmin(paid[enough])])
+            chosen, label = [], at
+            for parents, picked in reversed(steps):
+                chosen.append(int(items[picked[label]]))
+                label = int(parents[label])
+            done.append((float(paid[at]), tuple(sorted(chosen))))
     done.sort()
     return done
+
+
+def _front(reach: Floats, paid: Floats) -> npt.NDArray[np.int64]:
+    """The labels that are not worse in both, the most throughput first."""
+    order = np.lexsort((paid, -reach))
+    lowest = np.minimum.accumulate(paid[order])
+    keep = np.ones(len(order), dtype=bool)
+    keep[1:] = paid[order][1:] < lowest[:-1] - 1e-12
+    return order[keep]
 
 
 def first_bundles(pricer: Pricer) -> None:
@@ -199,7 +292,7 @@ def first_bundles(pricer: Pricer) -> None:
     for group in pricer.spread:
         j = group.first
         if c.running[j] and c.stay_of(j) is not None:
-            _keep(pricer, c, group)
+            first_keeps(pricer, c, group)
     for stay in pricer.stays:
         j = stay.group.first
         place = c.problem.jobs[j].place
@@ -208,62 +301,6 @@ def first_bundles(pricer: Pricer) -> None:
         ((server, gpu),) = place
         for side in stay.shared:
             row, no = int(c.side_row[side]), int(c.side_no[side])
-            if _tied(pricer, c, j, server, gpu, row, no):
+            if tied(pricer, c, j, server, gpu, row, no):
                 pricer.master.keep(stay.group, ((row, no, server, gpu, -2),))
                 pricer.master.tie(row, server, gpu)
-
-
-def _mate(c: Compiled, j: int, server: str, gpu: int) -> int:
-    users = [i for i in c.cells[c.cell_at[server, gpu]].jobs if i != j]
-    return users[0] if len(users) == 1 else -1
-
-
-def _tied(pricer: Pricer, c: Compiled, j: int, server: str, gpu: int, row: int, side: int) -> bool:
-    """Whether the job and who shares its GPU now may go on by this option, one of them spread."""
-    i = _mate(c, j, server, gpu)
-    if i < 0 or not c.consent(i, j) or not (c.spread[i] or c.spread[j]):
-        return False
-    if c.stay_of(i) is None or (not c.spread[i] and len(c.problem.jobs[i].place) != 1):
-        return False
-    here = c.sides(int(c.cls[i]))
-    other = int(pricer.pos[0][row] if c.own[row] else pricer.pos[1 - side][row])
-    at = other - here.start
-    return bool(0 <= at < here.stop - here.start and c.groups[c.group_of[i]].usable[at])
-
-
-def _keep(pricer: Pricer, c: Compiled, group: Group) -> None:
-    """The cheapest ways to stay: every GPU alone, and every GPU with its present partner."""
-    j = group.first
-    here = c.sides(group.cls)
-    rows, got = c.side_row[here], c.side_got[here]
-    for together in (True, False):
-        ways = []
-        for server, gpu in sorted(c.problem.jobs[j].place):
-            t = c.type_index[c.problem.server_of[server].gpu_type]
-            index = np.flatnonzero(group.usable & (c.table.type_id[rows] == t))
-            shared = [
-                int(s)
-                for s in index
-                if c.pair[rows[s]]
-                and _tied(pricer, c, j, server, gpu, int(rows[s]), int(c.side_no[here][s]))
-            ]
-            alone = [int(s) for s in index if not c.pair[rows[s]]]
-            options = shared if together and shared else alone
-            ways.append([(s, server, gpu, -2 if options is shared else -1) for s in options])
-        for pick in (min, max):
-            if not all(ways):
-                break
-            chosen = [
-                pick(way, key=lambda w: (float(got[w[0]]), -float(c.net_w[rows[w[0]]])))
-                for way in ways
-            ]
-            if sum(float(got[w[0]]) for w in chosen) < need_of(float(c.required[j])):
-                continue
-            items = tuple(
-                (int(rows[s]), int(c.side_no[here][s]), server, gpu, realm)
-                for s, server, gpu, realm in chosen
-            )
-            pricer.master.keep(group, items)
-            for s, server, gpu, realm in chosen:
-                if realm == -2:
-                    pricer.master.tie(int(rows[s]), server, gpu)

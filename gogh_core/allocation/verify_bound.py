@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from gogh_core.allocation.problem import Gpu, Problem, ProblemServer
 
-__all__ = ["bound_of"]
+__all__ = ["Leaves", "bound_of"]
 
 Array = npt.NDArray[np.float64]
 INF = np.inf
@@ -29,8 +29,12 @@ _GRID = 4000
 
 
 def bound_of(problem: Problem, certificate: Mapping[str, Any]) -> float:
-    """The largest lower bound on the cost of any plan that the certificate proves."""
+    """The largest lower bound on the cost of any plan that the certificate proves.
+
+    It is never below what no prices at all prove: each job's cheapest way, GPUs for nothing.
+    """
     facts = _Facts(problem, str(certificate.get("kinds", "likeness")))
+    trivial = _leaf(facts, {}, {}, [])
     root = certificate.get("root", {})
     lowest = INF
     stack: list[tuple[Any, dict[int, tuple[int, int]], list[_Cut]]] = [(root, {}, [])]
@@ -39,10 +43,10 @@ def bound_of(problem: Problem, certificate: Mapping[str, Any]) -> float:
         if "split" not in node:
             lowest = min(lowest, _leaf(facts, node, box, cuts))
             continue
-        what, kind = str(node["split"]), int(node["kind"])
-        at = int(node["at"])
+        what, at = str(node["split"]), int(node["at"])
+        kind = 0 if what == "way" else int(node["kind"])
         top = len(problem.table) if what == "option" else len(facts.kinds)
-        if not 0 <= kind < top:
+        if what != "way" and not 0 <= kind < top:
             raise ValueError(f"there is no {what} {kind}")
         for child, below in ((node["low"], True), (node["high"], False)):
             if what == "servers":
@@ -53,21 +57,65 @@ def bound_of(problem: Problem, certificate: Mapping[str, Any]) -> float:
             elif what in ("gpus", "option"):
                 cut = _Cut(what, kind, at if below else at + 1, below)
                 stack.append((child, box, [*cuts, cut]))
+            elif what == "way":
+                way = _way(facts, node["jobs"], node["way"])
+                cut = _Cut(what, 0, at if below else at + 1, below, way)
+                stack.append((child, box, [*cuts, cut]))
             else:
                 raise ValueError(f"a node splits on {what!r}")
-    return float(lowest)
+    return float(max(lowest, trivial))
+
+
+class Leaves:
+    """Bounds of single leaves of one problem, for a search that looks at many."""
+
+    def __init__(self, problem: Problem, by: str) -> None:
+        self.facts = _Facts(problem, by)
+
+    def bound_w(
+        self,
+        leaf: Mapping[str, Any],
+        servers: dict[int, tuple[int, int]],
+        cuts: list[tuple[str, int, int, bool, Any]],
+    ) -> float:
+        """What a leaf proves; a cut is (what, kind or row, number, at most?, (jobs, way))."""
+        mine = [
+            _Cut(what, kind, value, at_most, None if way is None else _way(self.facts, *way))
+            for what, kind, value, at_most, way in cuts
+        ]
+        return _leaf(self.facts, leaf, servers, mine)
 
 
 @dataclass(frozen=True, slots=True)
 class _Cut:
-    """At most (or at least) `value`: GPUs of a kind in use by jobs that fit a server ("gpus"), or
-    uses of an option on GPUs where nobody stays ("option").
+    """At most (or at least) `value`: GPUs of a kind in use by jobs that fit a server ("gpus"),
+    uses of an option on GPUs where nobody stays ("option"), or how often certain jobs go a way.
     """
 
     what: str
     kind: int
     value: int
     at_most: bool
+    way: _Way | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """Some jobs that wait, stay, or take new GPUs of a type or one side of an option there."""
+
+    jobs: frozenset[int]
+    what: str
+    first: int = 0
+    second: int = 0
+
+
+def _way(facts: _Facts, jobs: Any, way: Any) -> _Way:
+    members = frozenset(int(j) for j in jobs)
+    if not members <= set(range(len(facts.problem.jobs))):
+        raise ValueError("a way of jobs that do not exist")
+    if str(way[0]) not in ("wait", "stay", "type", "side"):
+        raise ValueError(f"there is no way {way[0]!r}")
+    return _Way(members, str(way[0]), *(int(number) for number in way[1:]))
 
 
 @dataclass(slots=True)
@@ -264,15 +312,58 @@ class _Prices:
         self.gpu = self.capacity.copy()
         self.paid_back = 0.0
         self.options: dict[int, float] = {}
+        self.wait = np.zeros(len(problem.jobs))
+        self.stay = np.zeros(len(problem.jobs))
+        self.sided: list[tuple[_Way, float]] = []
         for cut, price in zip(cuts, numbers("cuts", len(cuts)), strict=True):
             signed = max(0.0, price) if cut.at_most else min(0.0, price)
             if cut.what == "gpus":
                 self.gpu[cut.kind] += signed
+            elif cut.way is not None:
+                members = sorted(cut.way.jobs)
+                if cut.way.what == "wait":
+                    self.wait[members] += signed
+                elif cut.way.what == "stay":
+                    self.stay[members] += signed
+                else:
+                    self.sided.append((cut.way, signed))
             else:
                 self.options[cut.kind] = self.options.get(cut.kind, 0.0) + signed
             self.paid_back += signed * cut.value
-        self.sides = {int(row): (float(a), float(b)) for row, a, b in raw.get("sides") or []}
+        self.sides: dict[int, dict[int, tuple[float | None, float | None]]] = {}
+        for row, a, b, *realm in raw.get("sides") or []:
+            mine = self.sides.setdefault(int(realm[0]) if realm else 0, {})
+            mine[int(row)] = (_given(a), _given(b))
+        self.own: dict[int, dict[int, tuple[float, dict[int, float]]]] = {}
+        for row, realm, price, more in raw.get("own") or []:
+            extra = {int(j): max(0.0, float(m)) for j, m in more}
+            self.own.setdefault(int(realm), {})[int(row)] = (float(price), extra)
+        self.ties = {
+            (str(server), int(gpu), int(row)): (float(a), float(b))
+            for server, gpu, row, a, b in raw.get("ties") or []
+        }
         self.quota_of = np.array([self.quotas.get(job.owner, 0.0) for job in problem.jobs])
+
+
+def _ways(facts: _Facts, prices: _Prices, group: _Class) -> Any:
+    """[jobs, sides] what the cuts on ways add on new GPUs; 0 where there are none."""
+    result: Any = 0.0
+    for way, price in prices.sided:
+        members = [at for at, j in enumerate(group.jobs.tolist()) if j in way.jobs]
+        if not members or not price:
+            continue
+        if way.what == "type":
+            here = facts.problem.table.type_id[group.rows] == way.first
+        else:
+            here = (group.rows == way.first) & (facts.own[group.rows] | (group.side == way.second))
+        result = result + np.zeros(group.usable.shape)
+        result[members] += price * here
+    return result
+
+
+def _given(price: Any) -> float | None:
+    """A price that may be missing."""
+    return None if price is None else float(price)
 
 
 def _leaf(
@@ -313,7 +404,7 @@ def _cheapest(facts: _Facts, prices: _Prices) -> Array:
         _side_prices(facts, prices, option, watts, stays, realm)
         for realm in range(len(facts.realms))
     ]
-    best = facts.wait_w.copy()
+    best = facts.wait_w + prices.wait
     once = facts.move_w + prices.moves * facts.running
     for group in facts.by_class:
         js, rows = group.jobs, group.rows
@@ -327,11 +418,14 @@ def _cheapest(facts: _Facts, prices: _Prices) -> Array:
             asked = np.broadcast_to(here[None, :], price.shape).copy()
             for column in np.flatnonzero(facts.own[rows]):
                 row = int(rows[column])
+                for j, price_j in asks.each.get(row, {}).items():
+                    asked[js == j, column] = price_j
                 if row in asks.price:
                     asked[js == asks.first[row], column] = asks.price[row]
             price[member] = np.minimum(price[member], asked[member])
         price = price + prices.quota_of[js][:, None] * table.gpus[rows][None, :]
         price -= facts.surplus[js][:, None] * group.throughput[None, :]
+        price += _ways(facts, prices, group)
         price[~group.usable] = INF
         gang = ~facts.spread[js]
         least = price.min(axis=1, initial=INF)
@@ -347,7 +441,7 @@ def _cheapest(facts: _Facts, prices: _Prices) -> Array:
                 cost += once[j] + facts.surplus[j] * facts.required[j]
                 best[j] = min(best[j], cost)
     for j, price_j in _stay_prices(facts, prices, watts, stays, side_price).items():
-        best[j] = min(best[j], price_j)
+        best[j] = min(best[j], price_j + prices.stay[j])
     return best
 
 
@@ -458,6 +552,7 @@ def _offers(
         bid += (prices.worth * facts.spread)[js][:, None] * counted
         bid[~group.usable | ~member[:, None]] = -INF
         comes = bid - np.where(facts.spread[js], 0.0, once[js])[:, None]
+        comes -= _ways(facts, prices, group)
         comes[~facts.free[js]] = -INF
         top = comes.max(axis=0, initial=-INF)
         for side in (0, 1):
@@ -467,11 +562,14 @@ def _offers(
         if len(itself):
             _first_and_second(asks, js, rows[itself], comes[:, itself])
         for position in np.flatnonzero(member):
+            if facts.spread[js[position]]:
+                continue
             for stay in stays.get(int(js[position]), ()):
                 at = (table.type_id[rows] == stay.gpu_type) & (table.gpus[rows] == stay.gpus)
                 at &= facts.pair[rows] & group.usable[position]
                 if at.any():
                     room = watts[rows[at]] + stay.price - bid[position][at]
+                    room += prices.stay[js[position]]
                     for side in (0, 1):
                         pick = group.side[at] == side
                         np.minimum.at(least[1 - side], rows[at][pick], room[pick])
@@ -489,6 +587,8 @@ class _Asks:
     second: dict[int, float] = field(default_factory=dict)
     price: dict[int, float] = field(default_factory=dict)
     """What the one who offers the most is asked instead."""
+    each: dict[int, dict[int, float]] = field(default_factory=dict)
+    """What certain jobs are asked instead, by the certificate."""
 
 
 def _first_and_second(
@@ -518,7 +618,7 @@ def _side_prices(
     """
     most, least, asks = _offers(facts, prices, stays, watts, realm)
     (va, vb), (la, lb) = most, least
-    with np.errstate(invalid="ignore"):
+    with np.errstate(invalid="ignore", divide="ignore"):
         both = np.isfinite(va) & np.isfinite(vb) & np.isfinite(option)
         spare = np.where(both, option - va - vb, 0.0)
         a = np.where(both, va + spare / 2, INF)
@@ -529,31 +629,93 @@ def _side_prices(
             a = np.where(tight, va * option / (va + vb), a)
             b = np.where(tight, vb * option / (va + vb), b)
         roomy = both & (spare > 0)
+        if facts.spread.any():
+            # Whoever offers a value pays it; what is left is for the one who offers by throughput.
+            loose_a, loose_b = _loose(facts, realm)
+            b = np.where(both & loose_a & ~loose_b, vb, b)
+            a = np.where(both & loose_a & ~loose_b, option - vb, a)
+            a = np.where(both & loose_b & ~loose_a, va, a)
+            b = np.where(both & loose_b & ~loose_a, option - va, b)
+            roomy &= loose_a == loose_b
+            if stays:
+                # Who stays takes what the other side is not asked: nobody pays beyond an offer.
+                a = np.where(both & (spare >= 0), va, a)
+                b = np.where(both & (spare >= 0), vb, b)
+                la, lb = np.minimum(la, va), np.minimum(lb, vb)
         a = np.where(roomy, np.minimum(a, np.maximum(la, va)), a)
         b = np.where(roomy, np.minimum(option - a, np.maximum(lb, vb)), b)
         a = np.where(roomy, np.minimum(option - b, np.maximum(la, va)), a)
-        for row, (first, second) in prices.sides.items():
-            if realm == 0 and 0 <= row < len(a) and both[row]:
-                rest = option[row] - first - second
+        for row, (first, second) in prices.sides.get(realm, {}).items():
+            if not 0 <= row < len(a) or facts.own[row]:
+                continue
+            if both[row] and first is not None and second is not None:
+                rest = min(0.0, option[row] - first - second)
                 a[row], b[row] = first + rest / 2, second + rest / 2
         only_b = ~both & np.isfinite(vb)
         only_a = ~both & np.isfinite(va)
+        hosts = np.bool_(any(facts.spread[j] for j in stays))
+        b = np.where(only_b & hosts, vb, b)
+        a = np.where(only_a & hosts, va, a)
         b = np.where(only_b & np.isfinite(lb), (vb + lb) / 2, b)
         a = np.where(only_a & np.isfinite(la), (va + la) / 2, a)
+        for row, (first, second) in prices.sides.get(realm, {}).items():
+            if not 0 <= row < len(a) or facts.own[row]:
+                continue
+            # Nobody comes to the other side: whoever stays there takes what this side is asked.
+            if not hosts:
+                continue
+            if only_b[row] and second is not None:
+                b[row] = second
+            if only_a[row] and first is not None:
+                a[row] = first
     own = facts.own & both
     half = np.minimum(option / 2, np.where(roomy, np.maximum(la, va), INF))
     a = np.where(own, half, a)
     b = np.where(own, half, b)
     for row in np.flatnonzero(own).tolist():
         second = asks.second[int(row)]
+        if np.isfinite(second) and facts.spread[asks.first[int(row)]]:
+            continue  # An offer by throughput is no value: both pay half.
         if second < a[row]:
             if np.isfinite(second):
                 a[row] = b[row] = second
-                asks.price[int(row)] = float(option[row] - second)
+                asks.price[int(row)] = float(min(option[row] - second, va[row]))
             else:
                 room = float(la[row])
-                asks.price[int(row)] = (va[row] + room) / 2 if np.isfinite(room) else INF
+                if not _another(facts, stays, int(row), asks.first[int(row)]):
+                    asks.price[int(row)] = INF
+                elif np.isfinite(room):
+                    asks.price[int(row)] = (va[row] + room) / 2
+                else:
+                    asks.price[int(row)] = float(va[row]) if hosts else INF
+    for row, (price, more) in prices.own.get(realm, {}).items():
+        if 0 <= row < len(a) and own[row] and np.isfinite(asks.second[row]):
+            # Any two pay no more than the option: the price twice, and all that is on top of it.
+            over = max(0.0, 2 * price + sum(more.values()) - float(option[row]))
+            a[row] = b[row] = price - over / 2
+            asks.price.pop(row, None)
+            asks.each[row] = {j: price - over / 2 + extra for j, extra in more.items()}
     return a, b, asks
+
+
+def _another(facts: _Facts, stays: dict[int, list[_Stay]], row: int, job: int) -> bool:
+    """Whether somebody else of the class could be host to a job."""
+    jobs, table = facts.problem.jobs, facts.problem.table
+    name = table.classes[int(table.class_a[row])]
+    return any(j != job and jobs[j].job_class == name for j in stays)
+
+
+def _loose(facts: _Facts, realm: int) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+    """For both sides of each option: whether a spread job could come to it."""
+    found = np.zeros((2, len(facts.problem.table)), dtype=bool)
+    for group in facts.by_class:
+        member = (
+            facts.spread[group.jobs] & facts.free[group.jobs] & facts.in_realm[realm][group.jobs]
+        )
+        usable = group.usable[member].any(axis=0)
+        for side in (0, 1):
+            found[side][group.rows[usable & (group.side == side)]] = True
+    return found[0], found[1]
 
 
 def _stay_prices(
@@ -588,8 +750,12 @@ def _stay_prices(
                 other = np.where(group.side[index] == 0, b[rows[index]], a[rows[index]])
                 for at in np.flatnonzero(facts.own[rows[index]]).tolist():
                     row = int(rows[index[at]])
+                    for i, price_i in asks.each.get(row, {}).items():
+                        other[at] = max(other[at], price_i if i != j else other[at])
                     if row in asks.price and asks.first[row] != j:
                         other[at] = max(other[at], asks.price[row])
+                    elif row in asks.first and not np.isfinite(asks.second[row]):
+                        other[at] = INF  # Nobody else comes.
                 with np.errstate(invalid="ignore"):
                     ask = np.where(np.isfinite(other), watts[rows[index]] - other, INF)
                 price = np.minimum(price, np.where(alone, INF, ask))
@@ -643,8 +809,32 @@ def _together(
             continue
         offer_j = _offer(facts, prices, j, float(group.throughput[side_index]), stay.gpus)
         offer_i = _offer(facts, prices, i, float(other.throughput[column]), stay.gpus)
-        left = watts[row] + stay.price - offer_i - offer_j
-        price[at] = min(price[at], offer_j + left / 2)
+        tie = _tie_price(facts, prices, stay, row, i)
+        if tie is not None:
+            mine_w, other_w = tie
+        else:
+            mine_w, other_w = offer_j, offer_i
+        left = watts[row] + stay.price - mine_w - other_w
+        price[at] = min(price[at], mine_w + left / 2)
+
+
+def _tie_price(
+    facts: _Facts, prices: _Prices, stay: _Stay, row: int, i: int
+) -> tuple[float, float] | None:
+    """What the certificate asks of the two that go on sharing a GPU by an option, mine first."""
+    if stay.gpus != 1 or not (facts.spread[i] or facts.spread[stay.job]):
+        return None
+    ((server, gpu),) = stay.place
+    given = prices.ties.get((server, gpu, row))
+    if given is None:
+        return None
+    table, j = facts.problem.table, stay.job
+    first = (
+        j < i
+        if facts.own[row]
+        else table.classes[int(table.class_a[row])] == (facts.problem.jobs[j].job_class)
+    )
+    return given if first else (given[1], given[0])
 
 
 def _offer(facts: _Facts, prices: _Prices, j: int, throughput: float, gpus: int) -> float:
@@ -652,7 +842,7 @@ def _offer(facts: _Facts, prices: _Prices, j: int, throughput: float, gpus: int)
     if facts.spread[j]:
         value = prices.worth[j] * min(throughput, facts.required[j])
     else:
-        value = prices.jobs[j] - facts.surplus[j] * facts.required[j]
+        value = prices.jobs[j] - prices.stay[j] - facts.surplus[j] * facts.required[j]
     return float(value - prices.quota_of[j] * gpus + facts.surplus[j] * throughput)
 
 
