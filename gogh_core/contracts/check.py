@@ -1,8 +1,8 @@
 """One batch against its contract: helper columns by a query, expectations by Great Expectations.
 
-`check_batch` leaves the temporary table `checked` (the batch with its helper columns) on the
-connection, for whoever stores the clean rows, and gives a `Verdict`: which rows are bad and why,
-which parts of the batch (a part is what one source brought) are refused, what is only warned of.
+`check_batch` leaves `checked` (the batch with its helper columns) registered on the connection,
+for whoever stores the clean rows, and gives a `Verdict`: which rows are bad and why, which parts of
+the batch (a part is what one source brought) are refused, what is only warned of.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from gogh_core.contracts.gx import Outcome, run_checks
 from gogh_core.contracts.suites import Check, Suite
 from gogh_core.errors import InvalidContract
 from gogh_core.hardware import GPU_TYPES
-from gogh_core.store import fetch
 
 __all__ = ["Result", "Verdict", "check_batch"]
 
@@ -84,25 +83,17 @@ def check_batch(
     connection.register("gpu_types", _gpu_types())
     facts = {"now": pa.array([now], pa.timestamp("us", "UTC")), "period_s": [float(period_s)]}
     connection.register("facts", pa.table(facts))
-    fetch(connection, "contracts_begin")
-    try:
-        query = suite.helpers or "SELECT * FROM batch"
-        connection.execute(f"CREATE TEMP TABLE checked AS {query}")
-    except duckdb.Error as error:
-        line = str(error).strip().splitlines()[0]
-        raise InvalidContract([f"its helper query fails: {line}"], where=suite.where) from error
-    relation = connection.table("checked")
-    _need_columns(suite, set(relation.columns))
-    used = dict.fromkeys(name for check in suite.checks for name in check.columns)
-    wanted = dict.fromkeys(("row_id", "part", *(name for name in used if name in relation.columns)))
-    columns = [duckdb.ColumnExpression(name) for name in wanted]
-    checked = relation.select(*columns).to_arrow_table()
-    checked = checked.take(pa.array(np.argsort(np.asarray(checked["row_id"]))))
+    checked = _with_helpers(connection, suite)
+    _need_columns(suite, set(checked.column_names))
     if len(checked) != len(rows):
         raise InvalidContract(
             [f"its helper query makes {len(checked)} rows of {len(rows)}"], where=suite.where
         )
-    frame = checked.to_pandas()
+    connection.register("checked", checked)
+    used = dict.fromkeys(name for check in suite.checks for name in check.columns)
+    frame = checked.select(
+        list(dict.fromkeys(("row_id", *(name for name in used if name in checked.column_names))))
+    ).to_pandas(split_blocks=True)
     outcomes = run_checks(
         suite.checks,
         frame,
@@ -115,6 +106,22 @@ def check_batch(
         for check, outcome in zip(suite.checks, outcomes, strict=True)
     )
     return Verdict(results, _failures(checked, results), _refused(suite, checked, results))
+
+
+def _with_helpers(connection: duckdb.DuckDBPyConnection, suite: Suite) -> pa.Table:
+    """The registered batch with its helper columns, in the order of its rows."""
+    try:
+        checked = connection.sql(suite.helpers or "SELECT * FROM batch").to_arrow_table()
+    except duckdb.Error as error:
+        line = str(error).strip().splitlines()[0]
+        raise InvalidContract([f"its helper query fails: {line}"], where=suite.where) from error
+    missing = sorted({"row_id", "part"} - set(checked.column_names))
+    if missing:
+        raise InvalidContract([f"its helper query has no {missing[0]}"], where=suite.where)
+    numbers = np.asarray(checked["row_id"])
+    if np.any(numbers[1:] < numbers[:-1]):
+        checked = checked.take(pa.array(np.argsort(numbers)))
+    return checked
 
 
 def _need_columns(suite: Suite, known: set[str]) -> None:

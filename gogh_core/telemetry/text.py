@@ -11,6 +11,7 @@ import codecs
 import csv
 import hashlib
 import io
+import re
 import time
 import zlib
 from collections.abc import Iterator, Sequence
@@ -24,10 +25,21 @@ import pyarrow.csv as pa_csv
 from gogh_core.errors import BatchRefused
 from gogh_core.telemetry.shapes import Shape, rename
 
-__all__ = ["BLOCK_BYTES", "Block", "csv_cells", "header_of", "json_cells", "text_blocks"]
+__all__ = [
+    "BLOCK_BYTES",
+    "Block",
+    "Lines",
+    "csv_cells",
+    "header_of",
+    "json_cells",
+    "text_blocks",
+    "usable_lines",
+]
 
 BLOCK_BYTES = 16 * 1024 * 1024
 SETTLED_S = 60.0  # a last line without its newline is taken when nothing was written for so long
+_BLANK_FIRST = re.compile(rb"[ \t\r\f\v]*(?:\n|\Z)")
+_BLANK = re.compile(rb"\n(?:[ \t\r\f\v]*\n|[ \t\r\f\v]+\Z)")
 _BOMS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)
 
 
@@ -148,7 +160,7 @@ def _skip(stream: _Gunzip, count: int) -> None:
 
 
 @dataclass(slots=True)
-class _Lines:
+class Lines:
     """The lines of a block that can be parsed, their numbers, and those that cannot."""
 
     data: bytes
@@ -156,15 +168,16 @@ class _Lines:
     bad: list[tuple[int, str, str]]
 
 
-def _usable(block: Block) -> _Lines:
+def usable_lines(block: Block) -> Lines:
     """Blank lines and trailing NULs dropped; what is not UTF-8 or holds a NUL set aside."""
     data = block.data
-    plain = b"\0" not in data and b"\n\n" not in data and b"\n\r\n" not in data
-    if plain and not data.startswith((b"\n", b"\r\n")):
+    returns = data.count(b"\r")
+    plain = b"\0" not in data and (not returns or returns == data.count(b"\r\n"))
+    if plain and not _BLANK_FIRST.match(data) and not _BLANK.search(data):
         try:
             data.decode("utf-8")
             numbers = np.arange(block.first_line, block.first_line + block.lines, dtype=np.int64)
-            return _Lines(data, numbers, [])
+            return Lines(data, numbers, [])
         except UnicodeDecodeError:
             pass
     good: list[bytes] = []
@@ -185,11 +198,14 @@ def _usable(block: Block) -> _Lines:
         if "\0" in text:
             bad.append((number, text.replace("\0", "\\0"), "line holds NUL bytes"))
             continue
+        if b"\r" in kept:
+            bad.append((number, text.replace("\r", "\\r"), "line holds a carriage return"))
+            continue
         good.append(kept)
         numbered.append(number)
     if nul:
         block.notes.append(f"{nul} NUL bytes dropped")
-    return _Lines(b"\n".join(good) + b"\n" if good else b"", np.array(numbered, np.int64), bad)
+    return Lines(b"\n".join(good) + b"\n" if good else b"", np.array(numbered, np.int64), bad)
 
 
 def header_of(block: Block, name: str) -> tuple[str, Block | None]:
@@ -222,7 +238,7 @@ def csv_cells(block: Block, header: str, shape: Shape, name: str) -> pa.Table:
     cells = next(csv.reader([header], skipinitialspace=True))
     ours, notes = rename(shape, cells, where=name)
     block.notes.extend(notes)
-    usable = _usable(block)
+    usable = usable_lines(block)
     width = len(cells)
     bad = usable.bad
     if b'"' in usable.data:
@@ -234,7 +250,7 @@ def csv_cells(block: Block, header: str, shape: Shape, name: str) -> pa.Table:
 
 
 def _plain(
-    usable: _Lines, width: int, bad: list[tuple[int, str, str]]
+    usable: Lines, width: int, bad: list[tuple[int, str, str]]
 ) -> tuple[pa.Table, np.ndarray[tuple[int], np.dtype[np.int64]]]:
     names = [f"c{i}" for i in range(width)]
     if not usable.data:
@@ -264,7 +280,7 @@ def _plain(
 
 
 def _quoted(
-    usable: _Lines, width: int, bad: list[tuple[int, str, str]]
+    usable: Lines, width: int, bad: list[tuple[int, str, str]]
 ) -> tuple[pa.Table, np.ndarray[tuple[int], np.dtype[np.int64]]]:
     """Line by line: a quote that is never closed must not swallow the lines after it."""
     rows: list[list[str]] = []
@@ -313,7 +329,7 @@ def _with_bad(
 
 def json_cells(block: Block) -> pa.Table:
     """The lines of a block as `raw`, to be taken apart by the database."""
-    usable = _usable(block)
+    usable = usable_lines(block)
     text = usable.data.decode().split("\n")[: len(usable.numbers)]
     table = pa.table(
         {
