@@ -16,10 +16,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from gogh_core.contracts.gx import Outcome, run_checks
+from gogh_core.contracts.gx import Outcome, across_rows, run_checks
 from gogh_core.contracts.suites import Check, Suite
 from gogh_core.errors import InvalidContract
 from gogh_core.hardware import GPU_TYPES
+
+_Numbers = np.ndarray[tuple[int], np.dtype[np.int64]]
 
 __all__ = ["Result", "Verdict", "check_batch"]
 
@@ -109,7 +111,7 @@ def check_batch(
 
 
 def _with_helpers(connection: duckdb.DuckDBPyConnection, suite: Suite) -> pa.Table:
-    """The registered batch with its helper columns, in the order of its rows."""
+    """The registered batch with its helper columns; in its own order where that matters."""
     try:
         checked = connection.sql(suite.helpers or "SELECT * FROM batch").to_arrow_table()
     except duckdb.Error as error:
@@ -118,10 +120,16 @@ def _with_helpers(connection: duckdb.DuckDBPyConnection, suite: Suite) -> pa.Tab
     missing = sorted({"row_id", "part"} - set(checked.column_names))
     if missing:
         raise InvalidContract([f"its helper query has no {missing[0]}"], where=suite.where)
-    numbers = np.asarray(checked["row_id"])
-    if np.any(numbers[1:] < numbers[:-1]):
-        checked = checked.take(pa.array(np.argsort(numbers)))
+    if any(across_rows(check) for check in suite.checks):
+        checked = checked.take(pa.array(np.argsort(np.asarray(checked["row_id"]))))
     return checked
+
+
+def _places(checked: pa.Table, found: _Numbers) -> _Numbers:
+    """Where the rows of these ids are."""
+    position = np.asarray(checked["row_id"])
+    order = np.argsort(position)
+    return order[np.searchsorted(position, found, sorter=order)]
 
 
 def _need_columns(suite: Suite, known: set[str]) -> None:
@@ -138,12 +146,11 @@ def _need_columns(suite: Suite, known: set[str]) -> None:
 
 def _failures(checked: pa.Table, results: tuple[Result, ...]) -> pa.Table:
     """Every (bad row, expectation) at level `refuse`, with the value that failed."""
-    ids: list[np.ndarray[tuple[int], np.dtype[np.int64]]] = []
+    ids: list[_Numbers] = []
     columns: dict[str, list[str | None]] = {
         name: [] for name in ("expectation", "column_name", "value", "reason")
     }
     ranks: list[int] = []
-    position = np.asarray(checked["row_id"])
     for rank, result in enumerate(results):
         found = result.outcome.rows
         if result.check.level != "refuse" or not len(found):
@@ -155,7 +162,7 @@ def _failures(checked: pa.Table, results: tuple[Result, ...]) -> pa.Table:
         columns["reason"] += [result.check.says] * len(found)
         column = result.check.column
         if column is not None and column in checked.column_names:
-            values = pc.take(checked[column], pa.array(np.searchsorted(position, found)))
+            values = pc.take(checked[column], pa.array(_places(checked, found)))
             columns["value"] += [None if v is None else str(v) for v in values.to_pylist()]
         else:
             columns["value"] += [None] * len(found)
@@ -172,7 +179,6 @@ def _refused(suite: Suite, checked: pa.Table, results: tuple[Result, ...]) -> di
     """Parts of which more rows failed than allowed, or all parts when the batch itself failed."""
     refused: dict[int, str] = {}
     parts = np.asarray(checked["part"])
-    position = np.asarray(checked["row_id"])
     if not len(parts):
         return refused
     total = np.bincount(parts)
@@ -186,7 +192,7 @@ def _refused(suite: Suite, checked: pa.Table, results: tuple[Result, ...]) -> di
             continue
         if not outcome.failed:
             continue
-        bad = np.bincount(parts[np.searchsorted(position, outcome.rows)], minlength=len(total))
+        bad = np.bincount(parts[_places(checked, outcome.rows)], minlength=len(total))
         for part, failed in outcome.over.items():
             bad[part] = failed
         over = (bad > suite.allowed_rows) & (bad > check.allowed_share * total)

@@ -85,10 +85,14 @@ class Parser:
         table = batch[0].table
         found = []
         for (form, _), tables in groups.items():
-            cells = pa.concat_tables(tables).combine_chunks()
+            cells = pa.concat_tables(tables)
+            if form == "rows":
+                found.append(cells)
+                continue
+            cells = cells.combine_chunks()
             if form == "lines":
                 cells = self._run("raw_lines", cells, f"telemetry_json_{table}")
-            found.append(cells if form == "rows" else self._values(table, cells))
+            found.append(self._values(table, cells))
         if len(found) == 1:
             return found[0]
         rows = pa.concat_tables(found, promote_options="default")
