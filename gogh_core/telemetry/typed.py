@@ -22,6 +22,7 @@ __all__ = ["sample_rows"]
 
 _NAMED = ("server_id", "gpu_type")
 _TIME = r"^[12][0-9]{3}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]{3}|[.][0-9]{6})?Z$"
+_EPOCH = r"^[1-9][0-9]{8,9}([.][0-9]{1,6})?$"
 _NAME = r"^([A-Za-z0-9]|[A-Za-z0-9][A-Za-z0-9._ -]*[A-Za-z0-9])?$"
 # Words that may stand for a missing value, as a name: the long way knows which do.
 _WORDS = ("na", "nan", "null", "none", "not supported")
@@ -67,7 +68,7 @@ def _read(data: bytes, ours: list[str | None]) -> dict[str, pa.Array]:
     table = pa_csv.read_csv(
         io.BytesIO(data),
         read_options=pa_csv.ReadOptions(
-            column_names=names, use_threads=True, block_size=len(data) + 1
+            column_names=names, use_threads=False, block_size=len(data) + 1
         ),
         parse_options=pa_csv.ParseOptions(quote_char=False),
         convert_options=pa_csv.ConvertOptions(
@@ -125,21 +126,28 @@ def _whole(name: str, values: pa.Array) -> pa.Array:
 
 
 def _times(values: pa.DictionaryArray) -> pa.Array:
-    _must_match(values.dictionary, _TIME)
-    return pc.take(pc.cast(values.dictionary, pa.timestamp("us", "UTC")), values.indices)
+    kind = pa.timestamp("us", "UTC")
+    texts = values.dictionary
+    if _all_match(texts, _EPOCH):
+        micros = pc.round(pc.multiply(pc.cast(texts, pa.float64()), 1e6))
+        return pc.take(pc.cast(pc.cast(micros, pa.int64()), kind), values.indices)
+    if not _all_match(texts, _TIME):
+        raise _Unusual
+    return pc.take(pc.cast(texts, kind), values.indices)
 
 
 def _names(values: pa.DictionaryArray | None, count: int, default_name: str | None) -> pa.Array:
     if values is None:
         return pa.array(np.full(count, default_name, object), pa.string())
-    _must_match(values.dictionary, _NAME)
     names = values.dictionary
-    if pc.any(pc.is_in(pc.utf8_lower(names), pa.array(_WORDS))).as_py():
+    if (
+        not _all_match(names, _NAME)
+        or pc.any(pc.is_in(pc.utf8_lower(names), pa.array(_WORDS))).as_py()
+    ):
         raise _Unusual
     names = pc.if_else(pc.equal(names, ""), pa.scalar(default_name, pa.string()), names)
     return pc.take(names, values.indices)
 
 
-def _must_match(values: pa.Array, pattern: str) -> None:
-    if not pc.all(pc.match_substring_regex(values, pattern), min_count=0).as_py():
-        raise _Unusual
+def _all_match(values: pa.Array, pattern: str) -> bool:
+    return bool(pc.all(pc.match_substring_regex(values, pattern), min_count=0).as_py())

@@ -11,6 +11,7 @@ WITH ordered AS (
         energy_j,
         hash(power_w, energy_j, utilisation, memory_used_mb, temperature_c, sm_clock_mhz) AS own_hash,
         lag(ts) OVER w AS previous_ts,
+        lag(ts, 2) OVER w AS lag2_ts,
         lag(power_w) OVER w AS previous_power_w,
         lag(own_hash) OVER w AS previous_hash,
         lag(energy_j) OVER w AS lag_energy_j,
@@ -29,18 +30,17 @@ stepped AS MATERIALIZED (
         energy_j,
         lag_energy_j,
         lead_energy_j,
-        previous_ts,
         ts IS DISTINCT FROM previous_ts AS other_ts,
         coalesce(own_hash = previous_hash AND ts = previous_ts, false) AS is_copy,
         coalesce(own_hash <> previous_hash AND ts = previous_ts, false) AS key_taken,
         epoch(ts) - epoch(previous_ts) AS dt,
         -- A counter above its successor, which goes on from its predecessor, is itself wrong.
         coalesce(energy_j > lead_energy_j AND lead_energy_j >= lag_energy_j, false) AS spike,
-        -- Where the row before is such a wrong one, the one before that is the previous value.
-        CASE
-            WHEN lag_energy_j > energy_j AND energy_j >= lag2_energy_j THEN lag2_energy_j
-            ELSE lag_energy_j
-        END AS in_batch_energy_j
+        -- Where the row before is such a wrong one, or one below what is around it, the one before
+        -- that is the previous value.
+        coalesce(lag_energy_j NOT BETWEEN lag2_energy_j AND energy_j AND energy_j >= lag2_energy_j, false) AS skips,
+        CASE WHEN skips THEN lag2_energy_j ELSE lag_energy_j END AS in_batch_energy_j,
+        CASE WHEN skips THEN lag2_ts ELSE previous_ts END AS in_batch_ts
     FROM ordered
 ),
 by_gpu AS (
@@ -55,7 +55,7 @@ by_gpu AS (
     FROM (
         SELECT
             *,
-            NOT spike AND energy_j >= lag_energy_j AND power_w IS NOT NULL AND previous_power_w IS NOT NULL
+            NOT spike AND NOT skips AND energy_j >= lag_energy_j AND power_w IS NOT NULL AND previous_power_w IS NOT NULL
                 AND energy_j - lag_energy_j < 100000 AND dt BETWEEN 0 AND 10 AS pair
         FROM stepped
     )
@@ -110,7 +110,7 @@ joined AS (
         n.spike,
         coalesce(n.in_batch_energy_j, CASE WHEN g.before_ts < b.ts THEN g.before_energy_j END) AS previous_energy_j,
         n.lead_energy_j,
-        coalesce(n.previous_ts, CASE WHEN g.before_ts < b.ts THEN g.before_ts END) AS since_ts,
+        coalesce(n.in_batch_ts, CASE WHEN g.before_ts < b.ts THEN g.before_ts END) AS since_ts,
         g.completeness,
         g.energy_ratio,
         g.gpus_silent
