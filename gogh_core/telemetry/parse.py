@@ -42,6 +42,7 @@ __all__ = ["Parser", "Piece", "pieces"]
 PARQUET_ROWS = 100_000
 _BOMB_BYTES = 256 * 2**20
 _BOMB_RATIO = 1000
+_LARGE_BYTES = 1 << 17  # the short way has a price for each block
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +180,7 @@ def _text_piece(found: Found, start: Position, block: Block, period_s: float) ->
         else:
             named = _default_name(shape, found)
             rows = None
-            if found.folder == "gpu":
+            if found.folder == "gpu" and len(rest.data) >= _LARGE_BYTES:
                 rows = sample_rows(rest, str(header), shape, found.key, named)
             if rows is not None:
                 cells, form = rows, "rows"

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gogh_core.telemetry.parse import Parser, Piece
+from gogh_core.telemetry.parse import Parser, Piece, pieces
 from gogh_core.telemetry.shapes import SHAPES
+from gogh_core.telemetry.spool import Found
 from gogh_core.telemetry.text import Block, csv_cells
 from gogh_core.telemetry.typed import sample_rows
 from tests.telemetry.world import stamp
@@ -86,3 +89,21 @@ def test_what_the_agent_writes_goes_the_short_way(time: str) -> None:
 )
 def test_what_is_unusual_goes_the_long_way(line: str) -> None:
     assert short_way([line]) is None
+
+
+@pytest.mark.parametrize("odd", [False, True])
+def test_a_large_file_goes_the_short_way_unless_a_line_is_odd(
+    parser: Parser, tmp_path: Path, odd: bool
+) -> None:
+    path = tmp_path / "n1-1.csv"
+    lines = [f"{stamp(s)},n1,0,v100,71.5,{1000 + s},0.5,4" for s in range(4000)]
+    if odd:
+        lines[2000] = lines[2000].replace("71.5", "71.5 W")
+    path.write_text("\n".join([HEADER, *lines, ""]))
+    found = Found("gpu", path.name, path, path.stat().st_size, path.stat().st_mtime_ns)
+    [piece] = pieces(found, None, max_file_mb=10)
+    assert piece.form == ("cells" if odd else "rows")
+    rows = parser.rows([piece])
+    assert rows["line"].to_pylist() == list(range(2, 4002))
+    assert set(rows["power_w"].to_pylist()) == {71.5}
+    assert set(rows["parse_error"].to_pylist()) == {None}
