@@ -1,8 +1,8 @@
 """One batch against its contract: helper columns by a query, expectations by Great Expectations.
 
-`check_batch` leaves the temporary table `checked` (the batch with its helper columns) on the
-connection, for whoever stores the clean rows, and gives a `Verdict`: which rows are bad and why,
-which parts of the batch (a part is what one source brought) are refused, what is only warned of.
+`check_batch` leaves `checked` (the batch with its helper columns) registered on the connection,
+for whoever stores the clean rows, and gives a `Verdict`: which rows are bad and why, which parts of
+the batch (a part is what one source brought) are refused, what is only warned of.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from gogh_core.contracts.gx import Outcome, run_checks
+from gogh_core.contracts.gx import Outcome, across_rows, run_checks
 from gogh_core.contracts.suites import Check, Suite
 from gogh_core.errors import InvalidContract
 from gogh_core.hardware import GPU_TYPES
-from gogh_core.store import fetch
+
+_Numbers = np.ndarray[tuple[int], np.dtype[np.int64]]
 
 __all__ = ["Result", "Verdict", "check_batch"]
 
@@ -84,25 +85,17 @@ def check_batch(
     connection.register("gpu_types", _gpu_types())
     facts = {"now": pa.array([now], pa.timestamp("us", "UTC")), "period_s": [float(period_s)]}
     connection.register("facts", pa.table(facts))
-    fetch(connection, "contracts_begin")
-    try:
-        query = suite.helpers or "SELECT * FROM batch"
-        connection.execute(f"CREATE TEMP TABLE checked AS {query}")
-    except duckdb.Error as error:
-        line = str(error).strip().splitlines()[0]
-        raise InvalidContract([f"its helper query fails: {line}"], where=suite.where) from error
-    relation = connection.table("checked")
-    _need_columns(suite, set(relation.columns))
-    used = dict.fromkeys(name for check in suite.checks for name in check.columns)
-    wanted = dict.fromkeys(("row_id", "part", *(name for name in used if name in relation.columns)))
-    columns = [duckdb.ColumnExpression(name) for name in wanted]
-    checked = relation.select(*columns).to_arrow_table()
-    checked = checked.take(pa.array(np.argsort(np.asarray(checked["row_id"]))))
+    checked = _with_helpers(connection, suite)
+    _need_columns(suite, set(checked.column_names))
     if len(checked) != len(rows):
         raise InvalidContract(
             [f"its helper query makes {len(checked)} rows of {len(rows)}"], where=suite.where
         )
-    frame = checked.to_pandas()
+    connection.register("checked", checked)
+    used = dict.fromkeys(name for check in suite.checks for name in check.columns)
+    frame = checked.select(
+        list(dict.fromkeys(("row_id", *(name for name in used if name in checked.column_names))))
+    ).to_pandas(split_blocks=True)
     outcomes = run_checks(
         suite.checks,
         frame,
@@ -115,6 +108,28 @@ def check_batch(
         for check, outcome in zip(suite.checks, outcomes, strict=True)
     )
     return Verdict(results, _failures(checked, results), _refused(suite, checked, results))
+
+
+def _with_helpers(connection: duckdb.DuckDBPyConnection, suite: Suite) -> pa.Table:
+    """The registered batch with its helper columns; in its own order where that matters."""
+    try:
+        checked = connection.sql(suite.helpers or "SELECT * FROM batch").to_arrow_table()
+    except duckdb.Error as error:
+        line = str(error).strip().splitlines()[0]
+        raise InvalidContract([f"its helper query fails: {line}"], where=suite.where) from error
+    missing = sorted({"row_id", "part"} - set(checked.column_names))
+    if missing:
+        raise InvalidContract([f"its helper query has no {missing[0]}"], where=suite.where)
+    if any(across_rows(check) for check in suite.checks):
+        checked = checked.take(pa.array(np.argsort(np.asarray(checked["row_id"]))))
+    return checked
+
+
+def _places(checked: pa.Table, found: _Numbers) -> _Numbers:
+    """Where the rows of these ids are."""
+    position = np.asarray(checked["row_id"])
+    order = np.argsort(position)
+    return order[np.searchsorted(position, found, sorter=order)]
 
 
 def _need_columns(suite: Suite, known: set[str]) -> None:
@@ -131,12 +146,11 @@ def _need_columns(suite: Suite, known: set[str]) -> None:
 
 def _failures(checked: pa.Table, results: tuple[Result, ...]) -> pa.Table:
     """Every (bad row, expectation) at level `refuse`, with the value that failed."""
-    ids: list[np.ndarray[tuple[int], np.dtype[np.int64]]] = []
+    ids: list[_Numbers] = []
     columns: dict[str, list[str | None]] = {
         name: [] for name in ("expectation", "column_name", "value", "reason")
     }
     ranks: list[int] = []
-    position = np.asarray(checked["row_id"])
     for rank, result in enumerate(results):
         found = result.outcome.rows
         if result.check.level != "refuse" or not len(found):
@@ -148,7 +162,7 @@ def _failures(checked: pa.Table, results: tuple[Result, ...]) -> pa.Table:
         columns["reason"] += [result.check.says] * len(found)
         column = result.check.column
         if column is not None and column in checked.column_names:
-            values = pc.take(checked[column], pa.array(np.searchsorted(position, found)))
+            values = pc.take(checked[column], pa.array(_places(checked, found)))
             columns["value"] += [None if v is None else str(v) for v in values.to_pylist()]
         else:
             columns["value"] += [None] * len(found)
@@ -165,7 +179,6 @@ def _refused(suite: Suite, checked: pa.Table, results: tuple[Result, ...]) -> di
     """Parts of which more rows failed than allowed, or all parts when the batch itself failed."""
     refused: dict[int, str] = {}
     parts = np.asarray(checked["part"])
-    position = np.asarray(checked["row_id"])
     if not len(parts):
         return refused
     total = np.bincount(parts)
@@ -179,7 +192,7 @@ def _refused(suite: Suite, checked: pa.Table, results: tuple[Result, ...]) -> di
             continue
         if not outcome.failed:
             continue
-        bad = np.bincount(parts[np.searchsorted(position, outcome.rows)], minlength=len(total))
+        bad = np.bincount(parts[_places(checked, outcome.rows)], minlength=len(total))
         for part, failed in outcome.over.items():
             bad[part] = failed
         over = (bad > suite.allowed_rows) & (bad > check.allowed_share * total)

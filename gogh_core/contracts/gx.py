@@ -24,7 +24,7 @@ from gogh_core.errors import InvalidContract
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Outcome", "run_checks"]
+__all__ = ["Outcome", "across_rows", "run_checks"]
 
 _SLICE_ROWS = 50_000
 _MANY_ROWS = 20_000
@@ -47,8 +47,8 @@ class Outcome:
 
 
 @cache
-def _batches() -> Any:
-    """The batch definition of one ephemeral context for this process."""
+def _context() -> Any:
+    """One ephemeral context for this process."""
     os.environ["GX_ANALYTICS_ENABLED"] = "false"
     import great_expectations as gx
 
@@ -56,13 +56,12 @@ def _batches() -> Any:
     context = gx.get_context(mode="ephemeral")
     quiet: Any = {"globally": False, "metric_calculations": False}
     context.variables.progress_bars = quiet
-    source = context.data_sources.add_pandas("batches")
-    return source.add_dataframe_asset("batch").add_batch_definition_whole_dataframe("whole")
+    return context
 
 
 @cache
 def _implementation(kind: str) -> Any:
-    _batches()
+    _context()
     from great_expectations.exceptions.exceptions import ExpectationNotFoundError
     from great_expectations.expectations.registry import get_expectation_impl
 
@@ -86,12 +85,33 @@ def _expectation(check: Check, key: int, where: str) -> Any:
 def _validate(
     checks: Sequence[tuple[int, Any]], frame: pd.DataFrame, form: dict[str, Any]
 ) -> dict[int, Any]:
-    import great_expectations as gx
+    """One validation, without a data source, which would hash the whole frame twice first."""
+    context = _context()
+    from great_expectations.execution_engine.pandas_execution_engine import PandasExecutionEngine
+    from great_expectations.validator.validator import Validator
 
-    batch = _batches().get_batch(batch_parameters={"dataframe": frame})
-    suite = gx.ExpectationSuite(name="batch", expectations=[made for _, made in checks])
-    answer = batch.validate(suite, result_format=form)
-    return {int(result.expectation_config.meta["key"]): result for result in answer.results}
+    engine = PandasExecutionEngine(batch_data_dict={"batch": frame})
+    validator = Validator(execution_engine=engine, data_context=context)
+    results: Any = validator.graph_validate(
+        configurations=[made.configuration for _, made in checks],
+        runtime_configuration={"result_format": dict(form)},
+    )
+    return {int(result.expectation_config.meta["key"]): result for result in results}
+
+
+def _counted(
+    checks: Sequence[Check], made: Sequence[tuple[int, Any]], frame: pd.DataFrame
+) -> dict[int, Any]:
+    """How many rows fail each check; those that drop rows see their own columns only."""
+    together = [
+        made[key] for key, check in enumerate(checks) if "ignore_row_if" not in check.kwargs
+    ]
+    counts = _validate(together, frame, _COUNTS) if together else {}
+    for key, check in enumerate(checks):
+        if "ignore_row_if" in check.kwargs:
+            narrow = frame[[name for name in dict.fromkeys(check.columns) if name in frame]]
+            counts |= _validate([made[key]], narrow, _COUNTS)
+    return counts
 
 
 def _raised(result: Any) -> str | None:
@@ -116,7 +136,7 @@ def run_checks(
     made = [(key, _expectation(check, key, where)) for key, check in enumerate(checks)]
     if not made or frame.empty:
         return [Outcome(True, 0, np.array([], np.int64), None) for _ in checks]
-    counts = _validate(made, frame, _COUNTS)
+    counts = _counted(checks, made, frame)
     outcomes: list[Outcome] = []
     for key, check in enumerate(checks):
         result = counts[key]
@@ -131,7 +151,7 @@ def run_checks(
         over: dict[int, int] = {}
         if failed and check.level == "refuse":
             needed = frame[["row_id", *dict.fromkeys(check.columns)]]
-            if failed > _MANY_ROWS and parts is not None and not _across(check):
+            if failed > _MANY_ROWS and parts is not None and not across_rows(check):
                 over = _over(check, made[key], needed, parts, allowed_rows)
                 needed = needed[~np.isin(parts, list(over))] if over else needed
             rows = _rows(check, made[key], needed)
@@ -143,7 +163,8 @@ def run_checks(
 _COUNTS = {"result_format": "BASIC", "partial_unexpected_count": 0}
 
 
-def _across(check: Check) -> bool:
+def across_rows(check: Check) -> bool:
+    """Whether it compares rows with each other."""
     return any(word in check.type for word in _ACROSS_ROWS)
 
 
@@ -173,7 +194,7 @@ def _rows(
         "unexpected_index_column_names": ["row_id"],
         "include_unexpected_rows": False,
     }
-    step = len(frame) if _across(check) else _SLICE_ROWS
+    step = len(frame) if across_rows(check) else _SLICE_ROWS
     found: list[int] = []
     for start in range(0, len(frame), max(step, 1)):
         result = _validate([made], frame.iloc[start : start + step], form)[made[0]]

@@ -35,12 +35,14 @@ from gogh_core.telemetry.text import (
     json_cells,
     text_blocks,
 )
+from gogh_core.telemetry.typed import sample_rows
 
 __all__ = ["Parser", "Piece", "pieces"]
 
 PARQUET_ROWS = 100_000
 _BOMB_BYTES = 256 * 2**20
 _BOMB_RATIO = 1000
+_LARGE_BYTES = 1 << 17  # the short way has a price for each block
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,11 +86,18 @@ class Parser:
         table = batch[0].table
         found = []
         for (form, _), tables in groups.items():
-            cells = pa.concat_tables(tables).combine_chunks()
+            cells = pa.concat_tables(tables)
+            if form == "rows":
+                found.append(cells)
+                continue
+            cells = cells.combine_chunks()
             if form == "lines":
                 cells = self._run("raw_lines", cells, f"telemetry_json_{table}")
-            found.append(cells if form == "rows" else self._values(table, cells))
-        return found[0] if len(found) == 1 else pa.concat_tables(found, promote_options="default")
+            found.append(self._values(table, cells))
+        if len(found) == 1:
+            return found[0]
+        rows = pa.concat_tables(found, promote_options="default")
+        return rows.sort_by([("part", "ascending"), ("line", "ascending")])
 
     def _values(self, table: str, cells: pa.Table) -> pa.Table:
         """Typed rows from cells of text; columns that are missing are null."""
@@ -155,8 +164,9 @@ def _text_piece(found: Found, start: Position, block: Block, period_s: float) ->
     shape = SHAPES[found.table]
     after = replace(start, position=block.end, lines=block.first_line + block.lines - 1)
     checksum = block.checksum
+    form: Literal["cells", "lines", "rows"] = "cells"
     if ".jsonl" in found.name:
-        cells = json_cells(block)
+        cells, form = json_cells(block), "lines"
     else:
         header, rest = (start.header, block) if start.header else header_of(block, found.key)
         after = replace(after, header=header)
@@ -168,7 +178,14 @@ def _text_piece(found: Found, start: Position, block: Block, period_s: float) ->
         elif found.folder == "smi":
             cells, after = _smi_cells(rest, str(header), found, after, period_s)
         else:
-            cells = csv_cells(rest, str(header), shape, found.key)
+            named = _default_name(shape, found)
+            rows = None
+            if found.folder == "gpu" and len(rest.data) >= _LARGE_BYTES:
+                rows = sample_rows(rest, str(header), shape, found.key, named)
+            if rows is not None:
+                cells, form = rows, "rows"
+            else:
+                cells = csv_cells(rest, str(header), shape, found.key)
     return Piece(
         found.key,
         found.table,
@@ -179,7 +196,7 @@ def _text_piece(found: Found, start: Position, block: Block, period_s: float) ->
         after,
         datetime.fromtimestamp(found.mtime_ns / 1e9, UTC),
         tuple(dict.fromkeys(block.notes)),
-        "lines" if ".jsonl" in found.name else "cells",
+        form,
         _default_name(shape, found),
     )
 

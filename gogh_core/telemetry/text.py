@@ -11,6 +11,7 @@ import codecs
 import csv
 import hashlib
 import io
+import re
 import time
 import zlib
 from collections.abc import Iterator, Sequence
@@ -24,10 +25,22 @@ import pyarrow.csv as pa_csv
 from gogh_core.errors import BatchRefused
 from gogh_core.telemetry.shapes import Shape, rename
 
-__all__ = ["BLOCK_BYTES", "Block", "csv_cells", "header_of", "json_cells", "text_blocks"]
+__all__ = [
+    "BLOCK_BYTES",
+    "Block",
+    "Lines",
+    "csv_cells",
+    "header_of",
+    "json_cells",
+    "text_blocks",
+    "usable_lines",
+]
 
 BLOCK_BYTES = 16 * 1024 * 1024
 SETTLED_S = 60.0  # a last line without its newline is taken when nothing was written for so long
+_SMALL_BYTES = 1 << 14
+_BLANK_FIRST = re.compile(rb"[ \t\r\f\v]*(?:\n|\Z)")
+_BLANK = re.compile(rb"\n(?:[ \t\r\f\v]*\n|[ \t\r\f\v]+\Z)")
 _BOMS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)
 
 
@@ -148,7 +161,7 @@ def _skip(stream: _Gunzip, count: int) -> None:
 
 
 @dataclass(slots=True)
-class _Lines:
+class Lines:
     """The lines of a block that can be parsed, their numbers, and those that cannot."""
 
     data: bytes
@@ -156,15 +169,16 @@ class _Lines:
     bad: list[tuple[int, str, str]]
 
 
-def _usable(block: Block) -> _Lines:
+def usable_lines(block: Block) -> Lines:
     """Blank lines and trailing NULs dropped; what is not UTF-8 or holds a NUL set aside."""
     data = block.data
-    plain = b"\0" not in data and b"\n\n" not in data and b"\n\r\n" not in data
-    if plain and not data.startswith((b"\n", b"\r\n")):
+    returns = data.count(b"\r")
+    plain = b"\0" not in data and (not returns or returns == data.count(b"\r\n"))
+    if plain and not _BLANK_FIRST.match(data) and not _BLANK.search(data):
         try:
             data.decode("utf-8")
             numbers = np.arange(block.first_line, block.first_line + block.lines, dtype=np.int64)
-            return _Lines(data, numbers, [])
+            return Lines(data, numbers, [])
         except UnicodeDecodeError:
             pass
     good: list[bytes] = []
@@ -185,11 +199,14 @@ def _usable(block: Block) -> _Lines:
         if "\0" in text:
             bad.append((number, text.replace("\0", "\\0"), "line holds NUL bytes"))
             continue
+        if b"\r" in kept:
+            bad.append((number, text.replace("\r", "\\r"), "line holds a carriage return"))
+            continue
         good.append(kept)
         numbered.append(number)
     if nul:
         block.notes.append(f"{nul} NUL bytes dropped")
-    return _Lines(b"\n".join(good) + b"\n" if good else b"", np.array(numbered, np.int64), bad)
+    return Lines(b"\n".join(good) + b"\n" if good else b"", np.array(numbered, np.int64), bad)
 
 
 def header_of(block: Block, name: str) -> tuple[str, Block | None]:
@@ -222,11 +239,11 @@ def csv_cells(block: Block, header: str, shape: Shape, name: str) -> pa.Table:
     cells = next(csv.reader([header], skipinitialspace=True))
     ours, notes = rename(shape, cells, where=name)
     block.notes.extend(notes)
-    usable = _usable(block)
+    usable = usable_lines(block)
     width = len(cells)
     bad = usable.bad
-    if b'"' in usable.data:
-        table, numbers = _quoted(usable, width, bad)
+    if b'"' in usable.data or len(usable.data) < _SMALL_BYTES:
+        table, numbers = _by_line(usable, width, bad)
     else:
         table, numbers = _plain(usable, width, bad)
     columns = {ours[i]: table.column(i) for i in range(width) if ours[i]}
@@ -234,7 +251,7 @@ def csv_cells(block: Block, header: str, shape: Shape, name: str) -> pa.Table:
 
 
 def _plain(
-    usable: _Lines, width: int, bad: list[tuple[int, str, str]]
+    usable: Lines, width: int, bad: list[tuple[int, str, str]]
 ) -> tuple[pa.Table, np.ndarray[tuple[int], np.dtype[np.int64]]]:
     names = [f"c{i}" for i in range(width)]
     if not usable.data:
@@ -263,15 +280,23 @@ def _plain(
     return table, numbers
 
 
-def _quoted(
-    usable: _Lines, width: int, bad: list[tuple[int, str, str]]
+def _by_line(
+    usable: Lines, width: int, bad: list[tuple[int, str, str]]
 ) -> tuple[pa.Table, np.ndarray[tuple[int], np.dtype[np.int64]]]:
-    """Line by line: a quote that is never closed must not swallow the lines after it."""
+    """Line by line: a quote that is never closed must not swallow the lines after it.
+
+    Few lines are quicker this way too: there may be thousands of small files.
+    """
+    quoted = b'"' in usable.data
     rows: list[list[str]] = []
     numbers: list[int] = []
     for number, line in zip(usable.numbers, usable.data.decode().split("\n"), strict=False):
         try:
-            cells = next(csv.reader([line], skipinitialspace=True, strict=True))
+            cells = (
+                next(csv.reader([line], skipinitialspace=True, strict=True))
+                if quoted
+                else line.removesuffix("\r").split(",")
+            )
         except csv.Error as error:
             bad.append((int(number), line, f"line is no CSV ({error})"))
             continue
@@ -313,7 +338,7 @@ def _with_bad(
 
 def json_cells(block: Block) -> pa.Table:
     """The lines of a block as `raw`, to be taken apart by the database."""
-    usable = _usable(block)
+    usable = usable_lines(block)
     text = usable.data.decode().split("\n")[: len(usable.numbers)]
     table = pa.table(
         {

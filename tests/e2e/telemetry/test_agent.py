@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import sys
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 
 import psutil
@@ -117,3 +119,48 @@ def test_the_agent_keeps_its_bound_on_disk(tmp_path: Path) -> None:
     size = sum(path.stat().st_size for path in (tmp_path / "gpu").iterdir())
     assert size <= 1.3 * 1024 * 1024
     assert any("removed: the spool is full" in line for line in told)
+
+
+DISK_FULL = """
+import json, resource, sys
+from pathlib import Path
+from gogh_core.telemetry import Agent
+
+class Devices:
+    def rows(self, server, now):
+        return [f"{now:.3f},{server},{gpu},v100,100.0,,0.5,4096,55,1380,0,1" for gpu in (0, 1)]
+
+told = []
+agent = Agent(Path(sys.argv[1]), Devices(), server="n1", limit_mb=1, tell=told.append)
+began = 1_767_603_600.0
+free = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
+for second in range(60):
+    full = 20 <= second < 40
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1500, free[1]) if full else free)
+    agent.once(began + second)
+agent.close()
+print(json.dumps({"told": told, "dropped": agent.dropped}))
+"""
+
+
+def test_the_agent_goes_on_when_the_disk_is_full_and_no_sample_is_lost(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    done = subprocess.run(
+        [sys.executable, "-c", DISK_FULL, str(home / "spool")],
+        cwd=PROJECT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    said = json.loads(done.stdout)
+    assert any("the spool cannot be written" in line for line in said["told"])
+    assert said["dropped"] == 0
+    assert not list((home / "spool/gpu").glob("*.open"))
+    settings, store = opened(home, state_of([("n1", "v100", 2)]))
+    report = take_in(settings, store, datetime.fromtimestamp(1_767_603_670, UTC))
+    assert report.ok, report.faults
+    assert report.sources[0].rows_quarantined == 0
+    assert rows_of(store, "SELECT count(*), count(DISTINCT (ts, gpu_index)) FROM gpu_samples") == [
+        (120, 120)
+    ]
