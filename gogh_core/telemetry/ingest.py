@@ -172,6 +172,7 @@ class _Run:
                 period_s=self._settings.telemetry.sample_period_s,
                 window_s=self._settings.cycle.window_s,
             )
+            self._clocks.keep(connection)
         for position in taken.positions:
             self._known[position.path] = position
         for _, counts in taken.counts:

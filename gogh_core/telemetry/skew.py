@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from statistics import median
 
+import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -35,6 +36,8 @@ class Clocks:
         self._store = store
         with store.read() as connection:
             rows = fetch(connection, "telemetry_clock_offsets", receipts=_RECEIPTS).to_pylist()
+            # Left by a run that was ended before it settled.
+            self._unsettled = len(fetch(connection, "telemetry_clock_receipts")) > 0
         recent: dict[str, list[float]] = defaultdict(list)
         for row in rows:
             recent[row["server_id"]].append(row["offset_s"])
@@ -45,7 +48,7 @@ class Clocks:
             and max(offsets) - min(offsets) <= _AGREE_S
             and abs(median(offsets)) > _SKEW_S
         }
-        self._behind: dict[str, list[float]] = defaultdict(list)
+        self._shown: list[dict[str, object]] = []
 
     def corrected(self, rows: pa.Table, pieces: Sequence[Piece]) -> pa.Table:
         """The rows with their times corrected; the offsets they show are noted first."""
@@ -56,7 +59,7 @@ class Clocks:
             received = pieces[row["part"]].received
             if received is not None and row["server_id"] is not None and row["ts_max"] is not None:
                 behind = (received - row["ts_max"]).total_seconds()
-                self._behind[row["server_id"]].append(behind)
+                self._shown.append({"server_id": row["server_id"], "behind_s": behind})
         skewed = {row["server_id"] for row in newest} & set(self.skew_s)
         if not skewed:
             return rows
@@ -67,21 +70,34 @@ class Clocks:
         column = pc.cast(ts, rows["ts"].type)
         return rows.set_column(rows.column_names.index("ts"), "ts", column)
 
+    def keep(self, connection: duckdb.DuckDBPyConnection) -> None:
+        """Keep what the batch showed, in the batch's own transaction."""
+        if self._shown:
+            append_rows(connection, "clock_receipts", pa.Table.from_pylist(self._shown))
+            self._shown = []
+            self._unsettled = True
+
     def settle(self, now: datetime) -> dict[str, float]:
-        """Keep what this run showed; the skews that were corrected."""
-        behind = {server: min(values) for server, values in self._behind.items()}
-        if len(behind) >= 2:
-            middle = median(behind.values())
-            rows = pa.table(
-                {
-                    "server_id": list(behind),
-                    "received_at": pa.array([now] * len(behind), pa.timestamp("us", "UTC")),
-                    # Ahead of the others: its newest sample looks younger than theirs.
-                    "offset_s": [middle - value for value in behind.values()],
-                    "corrected_s": [self.skew_s.get(server, 0.0) for server in behind],
-                }
-            )
+        """Make offsets of what the batches showed; the skews that were corrected."""
+        if self._unsettled:
             with self._store.write() as connection:
-                append_rows(connection, "clock_offsets", rows)
-                fetch(connection, "telemetry_trim_clock_offsets", keep=100)
+                shown = fetch(connection, "telemetry_clock_receipts").to_pylist()
+                behind = {row["server_id"]: row["behind_s"] for row in shown}
+                if len(behind) >= 2:
+                    append_rows(connection, "clock_offsets", self._offsets(behind, now))
+                    fetch(connection, "telemetry_trim_clock_offsets", keep=100)
+                fetch(connection, "telemetry_settle_clock_receipts")
+            self._unsettled = False
         return dict(self.skew_s)
+
+    def _offsets(self, behind: dict[str, float], now: datetime) -> pa.Table:
+        middle = median(behind.values())
+        return pa.table(
+            {
+                "server_id": list(behind),
+                "received_at": pa.array([now] * len(behind), pa.timestamp("us", "UTC")),
+                # Ahead of the others: its newest sample looks younger than theirs.
+                "offset_s": [middle - value for value in behind.values()],
+                "corrected_s": [self.skew_s.get(server, 0.0) for server in behind],
+            }
+        )

@@ -81,6 +81,13 @@ CREATE TABLE clock_offsets (
     corrected_s DOUBLE NOT NULL
 );
 
+-- One row for each server and batch of a run that is not settled yet: how old its newest sample was
+-- when the batch was received. Kept in the batch's own transaction, so that a kill loses none.
+CREATE TABLE clock_receipts (
+    server_id VARCHAR NOT NULL,
+    behind_s DOUBLE NOT NULL
+);
+
 -- One row for each energy window that a monitor measured (Zeus), for each GPU.
 CREATE TABLE energy_windows (
     source VARCHAR NOT NULL,

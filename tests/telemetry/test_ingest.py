@@ -266,7 +266,7 @@ def test_a_job_that_moved_in_the_records_has_events(world: World) -> None:
     assert events == [("started", "grow"), ("stopped", "shared")]
 
 
-def receipt(clocks: Clocks, run: int) -> pa.Table:
+def receipt(store: Store, clocks: Clocks, run: int) -> pa.Table:
     """One file of each of three servers, written at the same moment; one clock is 4 s ahead."""
     received = at(1000.0 * run + 10)
     names = ("a", "b", "fast")
@@ -282,16 +282,19 @@ def receipt(clocks: Clocks, run: int) -> pa.Table:
             "ts": pa.array(ts, pa.timestamp("us", "UTC")),
         }
     )
-    return clocks.corrected(rows, batch)
+    corrected = clocks.corrected(rows, batch)
+    with store.write() as connection:
+        clocks.keep(connection)
+    return corrected
 
 
 def test_a_clock_that_is_ahead_is_corrected_after_three_receipts(world: World) -> None:
     for run in range(3):
         clocks = Clocks(world.store, world.settings)
-        assert len(set(receipt(clocks, run)["ts"].to_pylist())) == 2
+        assert len(set(receipt(world.store, clocks, run)["ts"].to_pylist())) == 2
         assert clocks.settle(at(1000.0 * run)) == {}
     clocks = Clocks(world.store, world.settings)
-    assert len(set(receipt(clocks, 3)["ts"].to_pylist())) == 1
+    assert len(set(receipt(world.store, clocks, 3)["ts"].to_pylist())) == 1
     assert clocks.settle(at(3000)) == {"fast": 4.0}
 
 

@@ -33,7 +33,8 @@ from tests.telemetry.world import at, csv, put, sample, stamp, state_of
 
 TABLES = [
     *("gpu_samples", "job_progress", "job_events", "quarantine", "late_rows", "ingest_batches"),
-    *("spool_files", "high_water", "touched", "observations", "clock_offsets", "contract_runs"),
+    *("spool_files", "high_water", "touched", "observations", "clock_offsets", "clock_receipts"),
+    "contract_runs",
 ]
 NOW = at(4000)
 

@@ -1,0 +1,2 @@
+-- What the batches showed has become offsets.
+DELETE FROM clock_receipts
