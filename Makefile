@@ -34,7 +34,9 @@ check: setup
 
 e2e: setup
 	@sh .ci/e2e-packages
-	GOGH_E2E=1 $(BIN)/python -m pytest -m e2e
+	GOGH_E2E=1 $(BIN)/python -m pytest -m e2e || \
+		{ echo "gogh: what failed is tried once more, alone: twice is a fault"; \
+		GOGH_E2E=1 $(BIN)/python -m pytest -m e2e --last-failed --last-failed-no-failures none; }
 
 soak: setup
 	@sh .ci/e2e-packages

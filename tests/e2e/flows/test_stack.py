@@ -54,9 +54,13 @@ def test_every_step_runs_alone(planned: Stack):
 
 
 def test_a_window_that_was_planned_is_left_alone(stack: Stack):
-    moment = {"window": "2031-01-01T00:00:30+00:00"}
     with stack.quiet():
-        first, second = stack.run("reallocation", moment), stack.run("reallocation", moment)
+        # A run that the scheduler made just before the pause may still come in between, and wins.
+        for year in (2031, 2032, 2033):
+            moment = {"window": f"{year}-01-01T00:00:30+00:00"}
+            first, second = stack.run("reallocation", moment), stack.run("reallocation", moment)
+            if "superseded" not in first["state"]["message"]:
+                break
     assert first["name"].startswith("plan "), first["state"]["message"]
     assert second["state_type"] == "COMPLETED"
     assert second["state"]["message"].startswith("Nothing to do")
