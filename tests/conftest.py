@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,10 +16,18 @@ os.environ.setdefault("DO_NOT_TRACK", "1")
 PROJECT = Path(__file__).resolve().parent.parent
 
 
+def own_settings(home: Path, **sections: Any) -> Settings:
+    """Settings as they are by default, whatever GOGH_* a stack of the same session has set."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in [name for name in os.environ if name.startswith("GOGH_")]:
+            patch.delenv(name)
+        return load(home=home, **sections)
+
+
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
     """Settings whose home is a fresh folder."""
-    return load(home=tmp_path / "home")
+    return own_settings(tmp_path / "home")
 
 
 @pytest.fixture(scope="session")
