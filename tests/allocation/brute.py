@@ -1,11 +1,14 @@
 """The best plan by trying everything: for problems of up to six jobs and six GPUs.
 
 Nothing of the planner is used: jobs are put on GPUs one after the other in every way the options
-allow, and what is finished is costed by the verifier's formula.
+allow, and what is finished is costed by the formula of the problem. Two things are left out
+because they cannot be better: GPUs that are equal to one already tried, and beginnings whose
+waiting, moves and servers alone cost more than the best plan so far.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import combinations
 
 from gogh_core.allocation import Option, Problem
@@ -23,20 +26,40 @@ class _Brute:
         self.p = problem
         self.options: list[Option] = list(problem.table)
         self.gpus = [(s.id, g) for s in problem.servers if not s.drain for g in range(s.gpus)]
+        self.held = {gpu for job in problem.jobs for gpu in job.place}
         self.best = INF
+        self.earned = sum(self.most_earned(job) for job in problem.jobs)
+        on = [s for s in problem.servers if s.keep_on]
+        self.always = sum(s.base_w for s in on)
+
+    def most_earned(self, job) -> float:
+        """The most that a job's surplus can take off the cost."""
+        reach = max(
+            (
+                got
+                for o in self.options
+                for c, got in zip(o.classes, o.throughput, strict=True)
+                if c == job.job_class
+            ),
+            default=0.0,
+        )
+        return job.surplus_j_per_step * reach * (job.max_gpus if job.mode == "spread" else 1)
 
     def run(self) -> float:
-        self.search(0, {}, {})
+        self.search(0, {}, {}, 0.0)
         return self.best
 
-    def search(self, index: int, users: dict, placed: dict) -> None:
+    def search(self, index: int, users: dict, placed: dict, spent: float) -> None:
         """users: GPU -> list of job indices; placed: job index -> list of GPU sets."""
+        used = {server for server, _ in users}
+        servers = [s for s in self.p.servers if s.id in used and not s.keep_on]
+        if spent + self.always + sum(s.base_w for s in servers) - self.earned > self.best + 1e-6:
+            return
         if index == len(self.p.jobs):
             self.best = min(self.best, self.cost(users, placed))
             return
         job = self.p.jobs[index]
-        if not job.pinned:
-            self.search(index + 1, users, placed)
+        moving = job.move_cost_j / self.p.window_s if job.at else 0.0
         for groups in self.ways(index, users):
             there = frozenset(gpu for group in groups for gpu in group)
             if job.pinned and there != job.place:
@@ -46,27 +69,41 @@ class _Brute:
             new = {gpu: list(names) for gpu, names in users.items()}
             for gpu in there:
                 new.setdefault(gpu, []).append(index)
-            self.search(index + 1, new, {**placed, index: groups})
+            more = moving if there != job.place else 0.0
+            self.search(index + 1, new, {**placed, index: groups}, spent + more)
+        if not job.pinned:
+            more = moving + job.priority * self.p.waiting_penalty_w
+            self.search(index + 1, users, placed, spent + more)
 
-    def ways(self, index: int, users: dict):
+    def ways(self, index: int, users: dict) -> Iterator[list]:
+        """GPUs for a job, in groups: one for a gang, one for each GPU of a spread job."""
         job, p = self.p.jobs[index], self.p
         room = [gpu for gpu in self.gpus if len(users.get(gpu, ())) < 2]
         if job.mode == "spread":
             for count in range(1, job.max_gpus + 1):
-                for chosen in combinations(room, count):
+                for chosen in self.differing(room, count, users):
                     yield [(gpu,) for gpu in chosen]
             return
         for count in job.gpu_counts:
             for t in p.gpu_types:
                 here = [gpu for gpu in room if p.server_of[gpu[0]].gpu_type == t]
                 largest = p.largest.get(t, 0)
-                for chosen in combinations(here, count):
+                for chosen in self.differing(here, count, users):
                     servers = {gpu[0] for gpu in chosen}
                     if count <= largest:
                         if len(servers) == 1:
                             yield [chosen]
                     elif sum(p.server_of[s].gpus for s in servers) == count:
                         yield [chosen]
+
+    def differing(self, room: list, count: int, users: dict) -> Iterator[tuple]:
+        """Combinations of GPUs; of those that nobody has or had on a server, the first ones."""
+        fresh = {gpu for gpu in room if gpu not in users and gpu not in self.held}
+        for chosen in combinations(room, count):
+            taken = set(chosen)
+            lower = [(s, i) for s, g in taken & fresh for i in range(g)]
+            if all(gpu in taken or gpu not in fresh for gpu in lower):
+                yield chosen
 
     def cost(self, users: dict, placed: dict) -> float:
         p = self.p
