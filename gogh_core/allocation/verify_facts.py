@@ -103,6 +103,8 @@ class Facts:
         self.required = np.array([job.required_throughput for job in jobs])
         self.surplus = np.array([job.surplus_j_per_step for job in jobs])
         self.spread = np.array([job.mode == "spread" for job in jobs], dtype=bool)
+        self.by_rate = self.spread & (self.required > 0)
+        """Who offers for a side by its throughput; where one slot is enough, it has a value."""
         self.wait_w = np.array(
             [INF if job.pinned else job.priority * self.problem.waiting_penalty_w for job in jobs]
         )

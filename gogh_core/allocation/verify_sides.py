@@ -35,14 +35,14 @@ def _offers(
         if not member.any():
             continue
         value = np.where(
-            facts.spread[js], 0.0, prices.jobs[js] - facts.surplus[js] * facts.required[js]
+            facts.by_rate[js], 0.0, prices.jobs[js] - facts.surplus[js] * facts.required[js]
         )
         bid: Any = value[:, None] - prices.quota_of[js][:, None] * table.gpus[rows][None, :]
         bid += facts.surplus[js][:, None] * group.throughput[None, :]
         counted = np.minimum(group.throughput[None, :], facts.required[js][:, None])
-        bid += (prices.worth * facts.spread)[js][:, None] * counted
+        bid += (prices.worth * facts.by_rate)[js][:, None] * counted
         bid[~group.usable | ~member[:, None]] = -INF
-        comes = bid - np.where(facts.spread[js], 0.0, once[js])[:, None]
+        comes = bid - np.where(facts.by_rate[js], 0.0, once[js])[:, None]
         comes -= ways_price(facts, prices, group)
         comes[~facts.free[js]] = -INF
         top = comes.max(axis=0, initial=-INF)
@@ -165,7 +165,7 @@ def side_prices(
     b = np.where(own, half, b)
     for row in np.flatnonzero(own).tolist():
         second = asks.second[int(row)]
-        if np.isfinite(second) and facts.spread[asks.first[int(row)]]:
+        if np.isfinite(second) and facts.by_rate[asks.first[int(row)]]:
             continue  # An offer by throughput is no value: both pay half.
         if second < a[row]:
             if np.isfinite(second):
@@ -201,7 +201,7 @@ def _loose(facts: Facts, realm: int) -> tuple[npt.NDArray[np.bool_], npt.NDArray
     found = np.zeros((2, len(facts.problem.table)), dtype=bool)
     for group in facts.by_class:
         member = (
-            facts.spread[group.jobs] & facts.free[group.jobs] & facts.in_realm[realm][group.jobs]
+            facts.by_rate[group.jobs] & facts.free[group.jobs] & facts.in_realm[realm][group.jobs]
         )
         usable = group.usable[member].any(axis=0)
         for side in (0, 1):
