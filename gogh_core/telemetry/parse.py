@@ -137,7 +137,7 @@ def pieces(
             known or Position(found.key),
             head_sha256=head_sha256(stream, head_bytes),
             head_bytes=head_bytes,
-            size=found.size,
+            size=-1,
             mtime_ns=found.mtime_ns,
             status="taken",
             detail=None,
@@ -162,7 +162,12 @@ def pieces(
 
 def _text_piece(found: Found, start: Position, block: Block, period_s: float) -> Piece:
     shape = SHAPES[found.table]
-    after = replace(start, position=block.end, lines=block.first_line + block.lines - 1)
+    after = replace(
+        start,
+        position=block.end,
+        lines=block.first_line + block.lines - 1,
+        size=found.size if block.to_the_end else -1,
+    )
     checksum = block.checksum
     form: Literal["cells", "lines", "rows"] = "cells"
     if ".jsonl" in found.name:
@@ -322,7 +327,8 @@ def _parquet(found: Found, start: Position, stream: BinaryIO, max_file_mb: int) 
         first = max(first, start.position)
         cells = _parquet_cells(rows, used, first)
         checksum = hashlib.sha256(f"{start.head_sha256}:{found.size}:{first}:{row}".encode())
-        after = replace(start, position=row, lines=row)
+        size = found.size if row == meta.num_rows else -1
+        after = replace(start, position=row, lines=row, size=size)
         yield Piece(
             found.key,
             found.table,

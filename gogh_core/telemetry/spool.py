@@ -46,7 +46,8 @@ class Position:
     head_bytes: int = 0
     position: int = 0
     lines: int = 0
-    size: int = 0
+    size: int = -1
+    """Of the file when it had been read to its end; -1 where something of it is left."""
     mtime_ns: int = 0
     header: str | None = None
     anchor: float | None = None
@@ -88,7 +89,7 @@ class Found:
         return base if dash and base and number.isdigit() else stem
 
     def unchanged(self, known: Position | None) -> bool:
-        """Whether nothing was written since it was read."""
+        """Whether it was read to its end and nothing was written since."""
         return known is not None and (known.size, known.mtime_ns) == (self.size, self.mtime_ns)
 
 

@@ -54,6 +54,8 @@ class Block:
     first_line: int
     lines: int
     notes: list[str] = field(default_factory=list)
+    to_the_end: bool = False
+    """Whether nothing of the file is left after it, not even a line that is still written."""
 
     @property
     def checksum(self) -> str:
@@ -124,6 +126,7 @@ def text_blocks(
         stream.seek(position)
     settled = time.time() - mtime_ns / 1e9 > SETTLED_S
     rest = b""
+    ready: Block | None = None
     while True:
         data = rest + _read(packed or stream, block_bytes - len(rest))
         last = len(data) < block_bytes
@@ -132,7 +135,7 @@ def text_blocks(
         if position == 0 and data.startswith(_BOMS):
             raise BatchRefused("is UTF-16 or UTF-32", where=name, todo="write it as UTF-8")
         cut = data.rfind(b"\n") + 1
-        if last and settled and data[cut:].strip(b"\0\r\n "):
+        if last and settled:
             cut = len(data)
         elif last and data[cut:] and not data[cut:].strip(b"\0"):
             cut = len(data)  # NUL bytes to the end: the node died while it wrote
@@ -143,12 +146,17 @@ def text_blocks(
         if cut:
             whole = data[:cut]
             count = whole.count(b"\n") + (not whole.endswith(b"\n"))
-            yield Block(whole, position, position + cut, lines + 1, count, notes)
+            if ready is not None:
+                yield ready
+            ready = Block(whole, position, position + cut, lines + 1, count, notes)
             position += cut
             lines += count
             notes = []
         rest = data[cut:]
         if last:
+            if ready is not None:
+                ready.to_the_end = not rest
+                yield ready
             return
 
 
@@ -231,7 +239,8 @@ def header_of(block: Block, name: str) -> tuple[str, Block | None]:
         return header, None
     start = block.start + removed
     count = block.lines - skipped
-    return header, Block(rest, start, block.end, block.first_line + skipped, count, block.notes)
+    first = block.first_line + skipped
+    return header, Block(rest, start, block.end, first, count, block.notes, block.to_the_end)
 
 
 def csv_cells(block: Block, header: str, shape: Shape, name: str) -> pa.Table:

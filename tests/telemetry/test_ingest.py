@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -27,6 +29,8 @@ from gogh_core.telemetry import (
 )
 from gogh_core.telemetry.parse import Piece
 from gogh_core.telemetry.skew import Clocks
+from gogh_core.telemetry.take import take
+from gogh_core.telemetry.text import text_blocks
 from tests.telemetry.world import (
     START,
     adds_up,
@@ -129,6 +133,48 @@ def test_the_ledger_adds_up(world: World) -> None:
 def test_a_file_that_grew_goes_on_where_it_was_left(world: World) -> None:
     assert world.times("grow") == [float(s) for s in range(12)]
     assert ledger(world.store, "gpu/grow-1.csv")["rows_in"] == 12
+
+
+class Killed(Exception):
+    """Stands for the end of the process between two batches."""
+
+
+def test_a_run_that_ends_between_two_batches_of_a_file_leaves_the_rest_for_the_next(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(world.settings, "gpu/grow-7.csv", csv(sample(s, "grow") for s in range(20, 120)))
+    module = sys.modules["gogh_core.telemetry.ingest"]
+    small = partial(text_blocks, block_bytes=1024)
+    monkeypatch.setattr("gogh_core.telemetry.parse.text_blocks", small)
+    monkeypatch.setattr(module, "CHUNK_ROWS", 30)
+    done: list[int] = []
+
+    def once(*arguments: Any, **more: Any) -> Any:
+        if done:
+            raise Killed
+        done.append(1)
+        return take(*arguments, **more)
+
+    monkeypatch.setattr(module, "take", once)
+    with pytest.raises(Killed):
+        take_in(world.settings, world.store, at(5010))
+    assert 0 < len(world.times("grow")) - 12 < 100
+    monkeypatch.setattr(module, "take", take)
+    take_in(world.settings, world.store, at(5010))
+    assert world.times("grow")[12:] == [float(s) for s in range(20, 120)]
+
+
+def test_a_last_line_without_its_end_is_taken_when_the_file_rests(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = csv(sample(s, "grow") for s in range(200, 203)).rstrip("\n")
+    put(world.settings, "gpu/grow-8.csv", whole, age_s=0)
+    take_in(world.settings, world.store, at(5010))
+    assert world.times("grow")[-1] == 201.0
+    monkeypatch.setattr("gogh_core.telemetry.text.SETTLED_S", -1.0)
+    take_in(world.settings, world.store, at(5010))
+    assert world.times("grow")[-1] == 202.0
+    assert not take_in(world.settings, world.store, at(5010)).sources
 
 
 def test_an_overlapping_range_is_taken_once(world: World) -> None:
