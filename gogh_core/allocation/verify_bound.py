@@ -187,12 +187,16 @@ def _place_price(facts: Facts, prices: Prices, power: float) -> Array:
 
 
 def _whole(facts: Facts, prices: Prices, power: float, kinds: list[int], m: int) -> float:
-    """The cheapest whole servers with m GPUs together (any number of each: a relaxation)."""
-    best = [0.0] + [INF] * m
-    for total in range(1, m + 1):
-        for k in kinds:
-            kind = facts.kinds[k]
-            if kind.size <= total:
-                use = power * kind.power_w + kind.other_w + prices.whole[k]
-                best[total] = min(best[total], best[total - kind.size] + use)
-    return best[m]
+    """The cheapest whole servers with m GPUs together, of each kind no more than there are."""
+    if m > sum(facts.kinds[k].size * facts.kinds[k].number for k in kinds):
+        return INF
+    best = np.full(m + 1, INF)
+    best[0] = 0.0
+    for k in kinds:
+        kind = facts.kinds[k]
+        use = power * kind.power_w + kind.other_w + prices.whole[k]
+        before = best.copy()
+        for number in range(1, min(kind.number, m // kind.size) + 1):
+            gpus = number * kind.size
+            best[gpus:] = np.minimum(best[gpus:], before[: m + 1 - gpus] + number * use)
+    return float(best[m])
