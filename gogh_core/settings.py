@@ -67,6 +67,11 @@ class TelemetrySettings(_Section):
         Path("spool"), description="where agents and jobs leave their files, below `home`"
     )
     spool_limit_mb: int = Field(512, gt=0, description="what an agent's spool may take on disk")
+    spool_keep_s: float = Field(
+        604_800.0,
+        ge=3600,
+        description="files wholly taken in leave the spool after this",
+    )
     prometheus_url: str | None = Field(None, description="Prometheus that scrapes a DCGM exporter")
     prometheus_token: SecretStr | None = Field(None, description="bearer token for Prometheus")
     prometheus_ca: Path | None = Field(None, description="CA file for Prometheus over TLS")

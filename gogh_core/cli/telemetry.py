@@ -83,6 +83,8 @@ def ingest(
                 typer.echo(f"{'':10} warning: {warning}")
         for server, skew_s in sorted((report.skews or {}).items()):
             typer.echo(f"clock of {server} is {skew_s:+.1f} s off; corrected")
+        if report.files_removed:
+            typer.echo(f"{report.files_removed} files removed that were taken in long ago")
         typer.echo(f"{report.observations} observations computed")
     if not report.ok:
         raise BatchRefused("; ".join(report.faults), todo="`gogh quarantine list` shows the rows")

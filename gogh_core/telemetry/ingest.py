@@ -22,6 +22,7 @@ from gogh_core.telemetry.observe import observe
 from gogh_core.telemetry.parse import Parser, Piece, pieces
 from gogh_core.telemetry.records import record_state
 from gogh_core.telemetry.report import IngestReport, SourceReport
+from gogh_core.telemetry.retain import clean_spool, known_files
 from gogh_core.telemetry.spool import FOLDERS, Found, Position, head_sha256, open_safely, scan
 from gogh_core.telemetry.take import store_positions, take
 
@@ -54,7 +55,8 @@ def ingest(
         reports.append(ingest_prometheus(store, settings, suites["gpu_samples"], now))
     skews = clocks.settle(now)
     observations = observe(store, settings, now=now, suite=suites["observations"])
-    return IngestReport(tuple(reports), observations, skews)
+    removed = clean_spool(store, settings, tell=tell)
+    return IngestReport(tuple(reports), observations, skews, removed)
 
 
 def ingest_spool(
@@ -67,9 +69,8 @@ def ingest_spool(
     tell: Tell = lambda _: None,
 ) -> list[SourceReport]:
     """Take in what is new in the spool, folder by folder."""
-    with store.read() as connection:
-        rows = fetch(connection, "telemetry_known_files").to_pylist()
-    known = {row["path"]: Position(**row) for row in rows}
+    known = known_files(store)
+    listed = list(_listed(settings))
     reports = {folder: SourceReport(folder) for folder in FOLDERS}
     seen: set[str] = set()
     parser = Parser()
@@ -77,7 +78,7 @@ def ingest_spool(
         for folder in FOLDERS:
             found = [
                 entry
-                for entry in _listed(settings)
+                for entry in listed
                 if entry.folder == folder and not entry.unchanged(known.get(entry.key))
             ]
             if found:

@@ -62,6 +62,8 @@ class IngestReport:
     observations: int = 0
     skews: Mapping[str, float] | None = None
     """Servers whose clock is off, in seconds (positive: ahead), as corrected."""
+    files_removed: int = 0
+    """Files of the spool that had been wholly taken in long ago."""
 
     @property
     def ok(self) -> bool:
@@ -86,4 +88,5 @@ class IngestReport:
             "sources": [asdict(source) for source in self.sources],
             "observations": self.observations,
             "skews": dict(self.skews or {}),
+            "files_removed": self.files_removed,
         }

@@ -28,6 +28,7 @@ from gogh_core.telemetry import (
     trusted,
 )
 from gogh_core.telemetry.parse import Piece
+from gogh_core.telemetry.retain import clean_spool, known_files
 from gogh_core.telemetry.skew import Clocks
 from gogh_core.telemetry.take import take
 from gogh_core.telemetry.text import text_blocks
@@ -342,6 +343,48 @@ def test_a_clock_that_is_ahead_is_corrected_after_three_receipts(world: World) -
     clocks = Clocks(world.store, world.settings)
     assert len(set(receipt(world.store, clocks, 3)["ts"].to_pylist())) == 1
     assert clocks.settle(at(3000)) == {"fast": 4.0}
+
+
+def test_only_old_files_that_were_wholly_taken_leave_the_spool(world: World) -> None:
+    settings, store = world.settings, world.store
+    weeks_s = 20 * 86_400.0
+    data = csv(sample(s, "over") for s in range(40, 44))
+    old = put(settings, "gpu/over-40.csv", data, age_s=weeks_s)
+    young = put(settings, "gpu/over-41.csv", data)
+    refused = put(settings, "gpu/over-42.csv", "watt\n1\n", age_s=weeks_s)
+    take_in(settings, store, at(5010))
+    unseen = put(settings, "gpu/over-43.csv", data, age_s=weeks_s)
+    grown = put(settings, "gpu/over-44.csv", data, age_s=weeks_s)
+    take_in(settings, store, at(5010))
+    put(settings, "gpu/over-44.csv", data + sample(44, "over") + "\n", age_s=weeks_s)
+    unseen.rename(settings.spool / "gpu/over-45.csv")
+    assert clean_spool(store, settings) == 1
+    assert [path.exists() for path in (old, young, refused, grown)] == [False, True, True, True]
+    assert (settings.spool / "gpu/over-45.csv").exists()
+    known = known_files(store)
+    assert not {"gpu/over-40.csv", "gpu/over-43.csv"} & set(known)
+    put(settings, "gpu/over-40.csv", data, age_s=weeks_s)
+    [again] = take_in(settings, store, at(5010)).sources
+    assert again.rows_duplicate == again.rows_in - 1, "only what had grown is new"
+    assert clean_spool(store, settings) == 3
+
+
+def test_a_file_that_cannot_be_removed_is_told_and_kept_in_mind(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(world.settings, "gpu/over-50.csv", csv([sample(50, "over")]), age_s=20 * 86_400.0)
+    take_in(world.settings, world.store, at(5010))
+
+    def forbidden(*_: Any, **__: Any) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    told: list[str] = []
+    with monkeypatch.context() as patch:
+        patch.setattr("pathlib.Path.unlink", forbidden)
+        assert clean_spool(world.store, world.settings, tell=told.append) == 0
+    assert told == ["gpu/over-50.csv was taken in but cannot be removed (Permission denied)"]
+    assert not take_in(world.settings, world.store, at(5010)).sources
+    assert clean_spool(world.store, world.settings) == 1
 
 
 def test_one_call_takes_in_records_spool_and_observations(tmp_path_factory: Any) -> None:

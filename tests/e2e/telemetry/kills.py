@@ -47,8 +47,13 @@ def in_small_batches() -> None:
     parse.text_blocks = partial(text_blocks, block_bytes=1024)  # type: ignore[attr-defined]
 
 
-def settings_of(home: Path, contracts: Path) -> Settings:
-    return load(home=home, contracts={"directory": contracts}, store={"threads": 1})
+def settings_of(home: Path, contracts: Path, keep_s: float = 3600.0) -> Settings:
+    return load(
+        home=home,
+        contracts={"directory": contracts},
+        store={"threads": 1},
+        telemetry={"spool_keep_s": keep_s},
+    )
 
 
 def small_suites(folder: Path) -> None:
@@ -72,7 +77,8 @@ def prepare(settings: Settings) -> None:
     store.migrate()
     record_state(store, settings, state, now=state.at)
     rows = [sample(s, "a", g) for s in range(120) for g in (0, 1)]
-    put(settings, "gpu/a-1.csv", csv([*rows, sample(120, "a", power=-5), *rows[:7], "torn"]))
+    whole = csv([*rows, sample(120, "a", power=-5), *rows[:7], "torn"])
+    put(settings, "gpu/a-1.csv", whole, age_s=7200)  # old enough to be removed by the kills' runs
     put(settings, "gpu/b-1.csv", csv(sample(s, "b", 0, "t4", 50) for s in (3700, 3701)))
     reports = [
         json.dumps({"ts": stamp(s), "job_id": job, "steps": s * 2.0})
@@ -172,7 +178,8 @@ def main(folder: Path, random_kills: int, seed: int) -> int:
 
     status, _ = forked(lambda: prepare(settings_of(base, contracts)))
     assert status == 0
-    status, _ = forked(lambda: ingest(Store(s := settings_of(base, contracts)), s, now=at(3990)).ok)
+    keeping = settings_of(base, contracts, keep_s=1e9)
+    status, _ = forked(lambda: ingest(Store(keeping), keeping, now=at(3990)).ok)
     assert status == 0
     # What the kills are about: the second stream, on top of what is stored.
     second_files(settings_of(base, contracts))
