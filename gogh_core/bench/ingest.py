@@ -7,8 +7,10 @@ at most 4 times (the bare insert of the same file + the same checks in plain SQL
 
 from __future__ import annotations
 
+import contextlib
 import json
 import resource
+import statistics
 import tempfile
 import time
 from datetime import UTC, datetime, timedelta
@@ -23,6 +25,7 @@ _START = datetime(2026, 1, 5, 9, 0, tzinfo=UTC)
 _GPUS = 8
 _SECONDS = 300
 LIMIT = 4.0
+LIMIT_MB = 1024.0
 
 
 def register_bench(app: typer.Typer) -> None:
@@ -34,28 +37,50 @@ def ingest(
     rows: Annotated[
         list[int] | None, typer.Option(help="Sizes; 300,000 and 3,000,000 if none.")
     ] = None,
+    repeats: Annotated[int, typer.Option(min=1, help="Times each size is measured.")] = 5,
     as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
 ) -> None:
     """Ingest of samples as a ratio to the bare insert plus the same checks in SQL."""
     sizes = rows or [300_000, 3_000_000]
-    with tempfile.TemporaryDirectory(prefix="gogh-bench-") as folder:
-        _measure(Path(folder) / "warm", 3_000)  # imports, caches
-        found = [_measure(Path(folder) / str(size), size) for size in sizes]
+    _once(3_000)  # imports, caches
+    found = [_together([_once(size) for _ in range(repeats)]) for size in sizes]
     if as_json:
         typer.echo(json.dumps(found, indent=2))
     else:
         for result in found:
-            typer.echo(
-                f"{result['rows']:>9} rows: {result['ingest_s']:.2f} s = {result['ratio']:.2f} x "
-                f"(bare insert {result['insert_s']:.2f} s + SQL checks {result['sql_s']:.2f} s); "
-                f"{result['rows_per_s']:,.0f} rows/s, peak memory {result['peak_mb']:.0f} MB"
-            )
+            typer.echo(_line(result))
         if len(found) > 1:
             growth = found[-1]["ingest_s"] / found[0]["ingest_s"]
             more = found[-1]["rows"] / found[0]["rows"]
             typer.echo(f"{more:.0f} times the rows: {growth:.1f} times the time")
-    if found[0]["ratio"] > LIMIT or any(result["peak_mb"] > 1024 for result in found):
+    if any(result["ratio"] > LIMIT or result["peak_mb"] > LIMIT_MB for result in found):
         raise typer.Exit(1)
+
+
+def _once(size: int) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory(prefix="gogh-bench-") as folder:
+        return _measure(Path(folder), size)
+
+
+def _together(measured: list[dict[str, Any]]) -> dict[str, Any]:
+    """The median of each figure, the spread of the ratio, and the highest peak of memory."""
+    result = {name: statistics.median(one[name] for one in measured) for name in measured[0]}
+    result["rows"] = measured[0]["rows"]
+    ratios = [one["ratio"] for one in measured]
+    result["ratio_from"], result["ratio_to"] = min(ratios), max(ratios)
+    result["peak_mb"] = max(one["peak_mb"] for one in measured)
+    result["repeats"] = len(measured)
+    return result
+
+
+def _line(result: dict[str, Any]) -> str:
+    return (
+        f"{result['rows']:>9} rows: {result['ingest_s']:.2f} s = {result['ratio']:.2f} x "
+        f"({result['ratio_from']:.2f} to {result['ratio_to']:.2f} in {result['repeats']} runs) "
+        f"(bare insert {result['insert_s']:.2f} s + SQL checks {result['sql_s']:.2f} s); "
+        f"{result['cpu_ratio']:.2f} x by CPU time; {result['rows_per_s']:,.0f} rows/s, "
+        f"peak memory {result['peak_mb']:.0f} MB"
+    )
 
 
 def _measure(home: Path, rows: int) -> dict[str, Any]:
@@ -80,10 +105,13 @@ def _measure(home: Path, rows: int) -> dict[str, Any]:
     path = settings.spool / "gpu" / "all-1.csv"
     count = _write(path, servers, rows)
     now = _START + timedelta(seconds=count / (servers * _GPUS) + 10)
+    used = time.process_time()
     insert_s, sql_s = _bare(home, path)
-    began = time.perf_counter()
+    bare_cpu_s = time.process_time() - used
+    _forget_peak()
+    began, used = time.perf_counter(), time.process_time()
     report = take_in(store, settings, now=now)
-    took = time.perf_counter() - began
+    took, cpu_s = time.perf_counter() - began, time.process_time() - used
     with store.read() as connection:
         stored = fetch(connection, "telemetry_bench_count")["rows"][0].as_py()
     if stored != count or not report.ok:
@@ -94,9 +122,24 @@ def _measure(home: Path, rows: int) -> dict[str, Any]:
         "insert_s": insert_s,
         "sql_s": sql_s,
         "ratio": took / (insert_s + sql_s),
+        "cpu_ratio": cpu_s / bare_cpu_s,
         "rows_per_s": count / took,
-        "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        "peak_mb": _peak_mb(),
     }
+
+
+def _forget_peak() -> None:
+    """Let the kernel begin anew with the peak of this process, where it may be asked to."""
+    with contextlib.suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")
+
+
+def _peak_mb() -> float:
+    """The most memory this process had since then."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) / 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def _write(path: Path, servers: int, rows: int) -> int:

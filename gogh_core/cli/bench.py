@@ -9,7 +9,7 @@ import typer
 
 __all__ = ["register"]
 
-_BENCHES = ("store", "ingest", "estimators", "allocation", "cluster", "cycle")
+_BENCHES = ("store", "ingest", "agent", "estimators", "allocation", "cluster", "cycle")
 
 
 def register(app: typer.Typer) -> None:

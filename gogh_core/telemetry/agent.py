@@ -27,8 +27,25 @@ AGENT_COLUMNS = (
 )
 ROTATE_S = 60.0
 ROTATE_BYTES = 8 * 1024 * 1024
+REOPEN_S = 2.0
 
 Tell = Callable[[str], None]
+
+
+# One field of a sample each: its name for people, and how it is read from a GPU, in our unit.
+_FIELDS: tuple[tuple[str, Callable[[Any, Any], object]], ...] = (
+    ("power", lambda nvml, gpu: nvml.nvmlDeviceGetPowerUsage(gpu) / 1e3),
+    ("energy", lambda nvml, gpu: nvml.nvmlDeviceGetTotalEnergyConsumption(gpu) / 1e3),
+    ("utilisation", lambda nvml, gpu: nvml.nvmlDeviceGetUtilizationRates(gpu).gpu / 100),
+    ("memory", lambda nvml, gpu: nvml.nvmlDeviceGetMemoryInfo(gpu).used // 2**20),
+    (
+        "temperature",
+        lambda nvml, gpu: nvml.nvmlDeviceGetTemperature(gpu, nvml.NVML_TEMPERATURE_GPU),
+    ),
+    ("clock", lambda nvml, gpu: nvml.nvmlDeviceGetClockInfo(gpu, nvml.NVML_CLOCK_SM)),
+    ("throttle reasons", lambda nvml, gpu: nvml.nvmlDeviceGetCurrentClocksThrottleReasons(gpu)),
+    ("processes", lambda nvml, gpu: len(nvml.nvmlDeviceGetComputeRunningProcesses(gpu))),
+)
 
 
 @dataclass(slots=True)
@@ -41,95 +58,100 @@ class _Device:
 
 
 class Devices:
-    """The GPUs of this server through pynvml."""
+    """The GPUs of this server through pynvml; a driver that goes away is asked for again."""
 
     def __init__(self, tell: Tell = lambda _: None) -> None:
         import pynvml
 
         self._nvml: Any = pynvml
         self._tell = tell
+        self._said: set[str] = set()
+        self._reopen_at: float | None = None
+        self._devices = self._found()
+
+    @property
+    def count(self) -> int:
+        """How many GPUs there are."""
+        return len(self._devices)
+
+    def _found(self) -> list[_Device]:
         try:
-            pynvml.nvmlInit()
-            count = pynvml.nvmlDeviceGetCount()
-        except pynvml.NVMLError as error:
+            self._nvml.nvmlInit()
+            count = self._nvml.nvmlDeviceGetCount()
+        except self._nvml.NVMLError as error:
             raise SourceUnavailable(
                 f"NVML gives no answer ({error})",
                 where="NVML",
                 todo="see whether `nvidia-smi` works",
             ) from error
-        self._devices = [device for i in range(count) if (device := self._open(i)) is not None]
+        return [device for i in range(count) if (device := self._open(i)) is not None]
 
     def _open(self, index: int) -> _Device | None:
         try:
             handle = self._nvml.nvmlDeviceGetHandleByIndex(index)
             name = self._nvml.nvmlDeviceGetName(handle)
         except self._nvml.NVMLError as error:
-            self._tell(f"GPU {index} cannot be opened ({error})")
+            self._say(f"GPU {index} cannot be opened ({error})")
             return None
         return _Device(index, handle, name.decode() if isinstance(name, bytes) else str(name))
 
-    def _field(self, device: _Device, name: str, read: Callable[[Any], Any]) -> str:
+    def _say(self, text: str) -> None:
+        """Tell it once: what fails would be told each second otherwise."""
+        if text not in self._said:
+            self._said.add(text)
+            self._tell(text)
+
+    def _field(self, device: _Device, name: str, read: Callable[[Any, Any], object]) -> str:
         if name in device.absent:
             return ""
         nvml = self._nvml
         try:
-            return str(read(device.handle))
+            return str(read(nvml, device.handle))
         except (nvml.NVMLError_NotSupported, nvml.NVMLError_NoPermission) as error:
             device.absent.add(name)
-            self._tell(f"GPU {device.index} has no {name} for us ({error})")
+            self._say(f"GPU {device.index} has no {name} for us ({error})")
         except nvml.NVMLError_FunctionNotFound:
             device.absent.add(name)
-            self._tell(f"this driver knows no {name}")
+            self._say(f"this driver knows no {name}")
         except nvml.NVMLError as error:
-            self._tell(f"GPU {device.index} gives no {name} now ({error})")
+            self._say(f"GPU {device.index} gives no {name} now ({error})")
         return ""
 
     def rows(self, server: str, now: float) -> list[str]:
-        """One CSV line for each GPU."""
-        nvml = self._nvml
+        """One CSV line for each GPU that answers."""
+        if self._reopen_at is not None and now >= self._reopen_at:
+            self._reopen(now)
         lines = []
         for device in self._devices:
-            cells = (
-                f"{now:.3f}",
-                server,
-                str(device.index),
-                device.name,
-                self._field(device, "power", lambda h: nvml.nvmlDeviceGetPowerUsage(h) / 1e3),
-                self._field(
-                    device, "energy", lambda h: nvml.nvmlDeviceGetTotalEnergyConsumption(h) / 1e3
-                ),
-                self._field(
-                    device, "utilisation", lambda h: nvml.nvmlDeviceGetUtilizationRates(h).gpu / 100
-                ),
-                self._field(
-                    device, "memory", lambda h: nvml.nvmlDeviceGetMemoryInfo(h).used // 1048576
-                ),
-                self._field(
-                    device,
-                    "temperature",
-                    lambda h: nvml.nvmlDeviceGetTemperature(h, nvml.NVML_TEMPERATURE_GPU),
-                ),
-                self._field(
-                    device, "clock", lambda h: nvml.nvmlDeviceGetClockInfo(h, nvml.NVML_CLOCK_SM)
-                ),
-                self._field(
-                    device, "throttle reasons", nvml.nvmlDeviceGetCurrentClocksThrottleReasons
-                ),
-                self._field(
-                    device,
-                    "processes",
-                    lambda h: len(nvml.nvmlDeviceGetComputeRunningProcesses(h)),
-                ),
-            )
-            lines.append(",".join(cells))
+            cells = [self._field(device, name, read) for name, read in _FIELDS]
+            if any(cells):
+                lines.append(
+                    ",".join((f"{now:.3f}", server, str(device.index), device.name, *cells))
+                )
+        if len(lines) < len(self._devices) and self._reopen_at is None:
+            self._reopen_at = now + REOPEN_S
         return lines
+
+    def _reopen(self, now: float) -> None:
+        """A GPU that says nothing at all was lost, or its driver was reloaded: begin anew."""
+        self.close()
+        try:
+            self._devices = self._found()
+        except SourceUnavailable as error:
+            self._devices = []
+            self._reopen_at = now + REOPEN_S
+            self._say(str(error))
+            return
+        self._reopen_at = None
+        self._said.clear()
+        self._tell(f"NVML was opened anew: {len(self._devices)} GPUs")
 
     def close(self) -> None:
         """Let NVML go."""
         try:
             self._nvml.nvmlShutdown()
         except self._nvml.NVMLError as error:
-            self._tell(f"NVML was not shut down ({error})")
+            self._say(f"NVML was not shut down ({error})")
 
 
 class Agent:
@@ -182,6 +204,8 @@ class Agent:
     def once(self, now: float) -> int:
         """One sample of every GPU; what the disk does not take is tried again, then dropped."""
         self._waiting += self._devices.rows(self.server, now)
+        if not self._waiting:
+            return 0
         try:
             stream = self._open(now)
             stream.write("\n".join(self._waiting) + "\n")
