@@ -17,7 +17,7 @@ from enum import StrEnum
 from typing import Any, Self
 
 from gogh_core.cluster.manager import Capabilities
-from gogh_core.domain import ClusterState, JobStatus, Placement, Plan, Slot
+from gogh_core.domain import ClusterState, JobStatus, Mode, Placement, Plan, Slot
 
 __all__ = ["Action", "Kind", "actions_of", "job_slots", "not_capable"]
 
@@ -44,10 +44,16 @@ class Action:
     server: str | None = None
     slots: tuple[Slot, ...] = ()
     source: tuple[Slot, ...] = ()
-    partner: str | None = None
+    partners: tuple[str, ...] = ()
+    """Who shares its GPUs: one job for a gang, one for each shared GPU for a spread job."""
     power_limit_w: float | None = None
     needs: tuple[str, ...] = ()
     reason: str = ""
+
+    @property
+    def partner(self) -> str | None:
+        """The one it shares all its GPUs with, if it is one."""
+        return self.partners[0] if len(self.partners) == 1 else None
 
     @property
     def subject(self) -> str:
@@ -65,7 +71,7 @@ class Action:
                 "server": self.server,
                 "slots": [slot.to_dict() for slot in self.slots],
                 "source": [slot.to_dict() for slot in self.source],
-                "partner": self.partner,
+                "partners": list(self.partners),
                 "power_limit_w": self.power_limit_w,
                 "needs": list(self.needs),
                 "reason": self.reason,
@@ -85,11 +91,15 @@ class Action:
             raw["server"],
             tuple(Slot.from_dict(slot) for slot in raw["slots"]),
             tuple(Slot.from_dict(slot) for slot in raw["source"]),
-            raw["partner"],
+            tuple(raw["partners"]) if "partners" in raw else _named(raw["partner"]),
             raw["power_limit_w"],
             tuple(raw["needs"]),
             raw["reason"],
         )
+
+
+def _named(partner: str | None) -> tuple[str, ...]:
+    return () if partner is None else (partner,)
 
 
 def job_slots(placements: Iterable[Placement]) -> dict[str, Placement]:
@@ -137,6 +147,10 @@ def actions_of(plan: Plan, basis: ClusterState, capabilities: Capabilities) -> t
     """The plan's actions in an order that respects what each of them waits for."""
     jobs = {status.job.id: status for status in basis.jobs}
     placed = job_slots(plan.placements)
+    mates: dict[str, set[str]] = defaultdict(set)
+    for placement in plan.placements:
+        mates[placement.job].update(_named(placement.partner))
+    partners = {job: tuple(sorted(names)) for job, names in mates.items()}
     actions: list[Action] = []
     moved = {move.job for move in plan.moves}
     for stop in plan.stops:
@@ -151,7 +165,7 @@ def actions_of(plan: Plan, basis: ClusterState, capabilities: Capabilities) -> t
             )
         )
     for move in plan.moves:
-        partner, limit = _with(placed.get(move.job))
+        limit = placed[move.job].power_limit_w if move.job in placed else None
         actions.append(
             Action(
                 f"move:{move.job}",
@@ -160,7 +174,7 @@ def actions_of(plan: Plan, basis: ClusterState, capabilities: Capabilities) -> t
                 job=move.job,
                 slots=move.target,
                 source=move.source,
-                partner=partner,
+                partners=partners.get(move.job, ()),
                 power_limit_w=limit if capabilities.sets_power_limits else None,
                 reason=move.reason,
             )
@@ -169,7 +183,7 @@ def actions_of(plan: Plan, basis: ClusterState, capabilities: Capabilities) -> t
     for job, placement in placed.items():
         if job in moved:
             continue
-        actions.extend(_placing(placement, jobs.get(job), capabilities, last + 1))
+        actions.extend(_placing(placement, partners[job], jobs.get(job), capabilities, last + 1))
     if capabilities.switches_servers:
         for switch in plan.servers:
             actions.append(
@@ -180,15 +194,16 @@ def actions_of(plan: Plan, basis: ClusterState, capabilities: Capabilities) -> t
                     server=switch.id,
                 )
             )
-    return _ordered(_opened(_linked(actions)))
-
-
-def _with(placement: Placement | None) -> tuple[str | None, float | None]:
-    return (None, None) if placement is None else (placement.partner, placement.power_limit_w)
+    spread = frozenset(job for job, status in jobs.items() if status.job.mode is Mode.SPREAD)
+    return _ordered(_opened(_linked(actions, spread)))
 
 
 def _placing(
-    placement: Placement, status: JobStatus | None, capabilities: Capabilities, step: int
+    placement: Placement,
+    partners: tuple[str, ...],
+    status: JobStatus | None,
+    capabilities: Capabilities,
+    step: int,
 ) -> list[Action]:
     """What a placed job that is no move needs: a start, a new start in its place, or a limit."""
     limit = placement.power_limit_w if capabilities.sets_power_limits else None
@@ -200,11 +215,11 @@ def _placing(
                 step,
                 job=placement.job,
                 slots=placement.slots,
-                partner=placement.partner,
+                partners=partners,
                 power_limit_w=limit,
             )
         ]
-    if placement.partner is not None and not status.partners and not capabilities.pairs_named_jobs:
+    if partners and not status.partners and not capabilities.pairs_named_jobs:
         # Whether its GPU can be shared is settled when the job starts: it starts again there.
         hold = Action(
             f"hold:{placement.job}",
@@ -220,7 +235,7 @@ def _placing(
             step,
             job=placement.job,
             slots=status.slots,
-            partner=placement.partner,
+            partners=partners,
             power_limit_w=limit,
             needs=(hold.id,),
         )
@@ -244,7 +259,7 @@ def _cells(slots: Iterable[Slot]) -> set[tuple[str, int]]:
     return {(slot.server, gpu) for slot in slots for gpu in slot.gpus}
 
 
-def _linked(actions: Sequence[Action]) -> list[Action]:
+def _linked(actions: Sequence[Action], spread: frozenset[str]) -> list[Action]:
     """Each action with the identities of those it has to wait for."""
     leaving: dict[tuple[str, int], list[Action]] = defaultdict(list)
     leaves_server: dict[str, list[str]] = defaultdict(list)
@@ -255,7 +270,7 @@ def _linked(actions: Sequence[Action]) -> list[Action]:
         for server in {slot.server for slot in action.source} - {s.server for s in action.slots}:
             leaves_server[server].append(action.id)
     return [
-        replace(action, needs=_needs(action, leaving, leaves_server, switched_on))
+        replace(action, needs=_needs(action, leaving, leaves_server, switched_on, spread))
         for action in actions
     ]
 
@@ -265,16 +280,19 @@ def _needs(
     leaving: Mapping[tuple[str, int], Sequence[Action]],
     leaves_server: Mapping[str, Sequence[str]],
     switched_on: Mapping[str | None, str],
+    spread: frozenset[str],
 ) -> tuple[str, ...]:
     if action.kind is Kind.OFF:
         return tuple(sorted(leaves_server.get(action.server or "", ())))
     needs = set(action.needs)
     for cell in _cells(action.slots):
         for other in leaving.get(cell, ()):
-            starts_again_here = cell in _cells(other.slots)
-            if other.id == action.id or (starts_again_here and other.partner != action.job):
+            if other.id == action.id:
                 continue
-            needs.add(other.id)
+            # A replica that stays where it is holds nobody up; a gang starts again as a whole.
+            starts_again = other.job not in spread and action.job in other.partners
+            if cell not in _cells(other.slots) or starts_again:
+                needs.add(other.id)
     needs.update(switched_on[slot.server] for slot in action.slots if slot.server in switched_on)
     return tuple(sorted(needs))
 

@@ -204,7 +204,7 @@ def _taken_by_index(
     for gpu in slot.gpus:
         if gpu in server.foreign_gpus:
             return f"GPU {gpu} of {slot.server} is taken by others"
-        others = now.holders.get((slot.server, gpu), set()) - gone - {action.partner or ""}
+        others = now.holders.get((slot.server, gpu), set()) - gone - {*action.partners}
         if others:
             return f"GPU {gpu} of {slot.server} is taken by {', '.join(sorted(others)[:3])}"
     return None
@@ -220,7 +220,7 @@ def _taken_by_count(
     }
     free = server.server.gpus - len(ours | set(server.foreign_gpus))
     # A GPU that is shared already may take the job as well.
-    shared = 1 if action.partner is not None and ours else 0
+    shared = 1 if action.partners and ours else 0
     if free + shared < len(slot.gpus):
         return f"server {slot.server} has {free} GPUs free, {len(slot.gpus)} are needed"
     return None

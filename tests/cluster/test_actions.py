@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import given, settings, strategies
 
 from gogh_core.cluster import Capabilities
 from gogh_core.cluster.actions import Action, Kind, actions_of, not_capable
-from gogh_core.domain import ClusterState
+from gogh_core.cluster.fit import Now, misfit
+from gogh_core.domain import ClusterState, JobStatus, Mode, Placement, Slot
 from tests.cluster.fake import NOW, at, plan, running, server, waiting
 
 ALL = Capabilities(True, True, True, True)
@@ -62,7 +65,7 @@ def test_actions_survive_the_journal() -> None:
         job="ж",
         slots=at("s1", 0, 1),
         source=at("s2", 3),
-        partner="b",
+        partners=("b", "c"),
         power_limit_w=150.0,
         needs=("hold:a",),
         reason="“saves 3 W”",
@@ -90,3 +93,30 @@ def test_a_plan_asks_only_for_what_can_be_done() -> None:
     assert "switches no servers" in said
     assert "chooses itself who meets whom" in said
     assert not_capable(a_plan, ALL) == ()
+
+
+def spread(name: str, *gpus: int) -> JobStatus:
+    status = running(name, tuple(Slot("s1", (gpu,)) for gpu in gpus))
+    return replace(status, job=replace(status.job, mode=Mode.SPREAD, max_gpus=4))
+
+
+def test_a_spread_job_may_share_each_of_its_gpus_with_somebody_else() -> None:
+    """Replicas next to `a` and `b` are planned company, and those that stay hold nobody up."""
+    wide = spread("wide", 0, 1, 2)
+    basis = ClusterState(NOW, (server("s1"),), (wide, running("a", at("s1", 1)), waiting("b")))
+    a_plan = replace(
+        plan(moves=[("wide", wide.slots, at("s1", 1, 3))]),
+        placements=(
+            Placement("wide", at("s1", 1), "a", 5.0),
+            Placement("wide", at("s1", 3), "b", 5.0),
+            Placement("a", at("s1", 1), "wide", 5.0),
+            Placement("b", at("s1", 3), "wide", 5.0),
+        ),
+    )
+    actions = {action.id: action for action in actions_of(a_plan, basis, ALL)}
+    assert actions["move:wide"].partners == ("a", "b")
+    assert actions["move:wide"].needs == actions["place:b"].needs == ()
+    now = Now(basis, ALL)
+    assert [misfit(action, now) for action in actions.values()] == [None, None]
+    crowd = replace(basis, jobs=(*basis.jobs, running("x", at("s1", 3))))
+    assert misfit(actions["move:wide"], Now(crowd, ALL)) == "GPU 3 of s1 is taken by x"
