@@ -11,6 +11,7 @@ from gogh_core.allocation.problem import (
     load_problem,
     problem_from_dict,
 )
+from gogh_core.allocation.rivals import rival_plan
 from gogh_core.allocation.validate import can_hold
 from gogh_core.allocation.verify import verify
 
@@ -28,5 +29,6 @@ __all__ = [
     "load_problem",
     "plan",
     "problem_from_dict",
+    "rival_plan",
     "verify",
 ]

@@ -20,7 +20,7 @@ from gogh_core.allocation.constraints import CONSTRAINTS
 from gogh_core.allocation.lp import Program
 from gogh_core.errors import SolverFailed
 
-__all__ = ["MipResult", "Part", "available", "build_model", "solve_mip"]
+__all__ = ["MipResult", "Part", "available", "build_model", "run_model", "solve_mip"]
 
 INF = float("inf")
 _CONTINUOUS = ("on_server",)
@@ -128,7 +128,7 @@ def solve_mip(part: Part, *, solver: str, gap: float, time_s: float) -> MipResul
     model = build_model(part)
     with _quiet():
         try:
-            status, message = _run(model, solver, gap, time_s)
+            status, message = run_model(model, solver, gap, time_s)
         except SolverFailed:
             raise
         except (
@@ -151,35 +151,46 @@ def solve_mip(part: Part, *, solver: str, gap: float, time_s: float) -> MipResul
     return MipResult(found, status, message)
 
 
-def _run(model: Any, solver: str, gap: float, time_s: float) -> tuple[bool | None, str]:
+def run_model(model: Any, solver: str, gap: float, time_s: float) -> tuple[bool | None, str]:
     """(finished?, message) with values loaded, or (None, message) when nothing was found."""
-    import pyomo.environ as pyo
     from pyomo.common.errors import ApplicationError
-    from pyomo.opt import TerminationCondition
 
-    name = "glpk" if solver == "glpk" else "appsi_highs"
-    opt = pyo.SolverFactory(name)
+    run = _glpsol if solver == "glpk" else _highs
     try:
-        if solver == "glpk":
-            options = {"mipgap": gap, "tmlim": max(1, int(time_s))}
-            result = opt.solve(model, load_solutions=False, options=options)
-            condition = result.solver.termination_condition
-            if len(result.solution) == 0:
-                return None, str(condition)
-            model.solutions.load_from(result)
-        else:
-            opt.config.load_solution = False
-            opt.config.time_limit = time_s
-            opt.config.mip_gap = gap
-            opt.highs_options = {"threads": 1, "random_seed": 0}
-            result = opt.solve(model)
-            condition = result.termination_condition
-            if result.best_feasible_objective is None:
-                return None, str(condition)
-            result.solution_loader.load_vars()
+        return run(model, gap, time_s)
     except ApplicationError as error:
         raise SolverFailed(f"{solver} failed: {error}") from error
-    return str(condition).endswith(str(TerminationCondition.optimal)), str(condition)
+
+
+def _glpsol(model: Any, gap: float, time_s: float) -> tuple[bool | None, str]:
+    import pyomo.environ as pyo
+    from pyomo.opt import TerminationCondition
+
+    options = {"mipgap": gap, "tmlim": max(1, int(time_s))}
+    result = pyo.SolverFactory("glpk").solve(model, load_solutions=False, options=options)
+    condition = result.solver.termination_condition
+    if len(result.solution) == 0:
+        return None, str(condition)
+    model.solutions.load_from(result)
+    return condition == TerminationCondition.optimal, str(condition)
+
+
+def _highs(model: Any, gap: float, time_s: float) -> tuple[bool | None, str]:
+    """HiGHS by Pyomo's own class: `SolverFactory` wraps it in a way that hides the outcome."""
+    from pyomo.contrib.appsi.base import TerminationCondition
+    from pyomo.contrib.appsi.solvers.highs import Highs
+
+    opt = Highs()
+    opt.config.load_solution = False
+    opt.config.time_limit = time_s
+    opt.config.mip_gap = gap
+    opt.highs_options = {"threads": 1, "random_seed": 0}
+    result = opt.solve(model)
+    condition = result.termination_condition
+    if result.best_feasible_objective is None:
+        return None, str(condition)
+    result.solution_loader.load_vars()
+    return condition == TerminationCondition.optimal, str(condition)
 
 
 def _violated(part: Part, found: Mapping[int, float]) -> str:

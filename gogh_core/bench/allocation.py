@@ -1,144 +1,110 @@
 """`gogh bench allocation` and `gogh bench problem`: how good and how fast plans are.
 
 One run, one table: every row of problems over several seeds (median and worst), and on the same
-problems the greedy rule (best fit by energy) and HiGHS in the place of glpsol.
+problems the rivals: the same search with HiGHS, first fit, best fit by energy, HiGHS on the whole
+model, and the naive program until it dies. Gaps are to the best bound that the run proved.
 """
 
 from __future__ import annotations
 
 import json
-import resource
+import math
 import statistics
-import time
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from gogh_core.allocation import Problem, greedy, plan
-from gogh_core.bench.problems import churned, generate, write_problem
+from gogh_core.bench.problems import generate, write_problem
+from gogh_core.bench.trials import OURS, ROWS, Trial, run_trial
+from gogh_core.errors import InvalidInput
 
-__all__ = ["Row", "register_bench", "run"]
+__all__ = ["growth", "register_bench", "run", "table"]
 
-
-@dataclass(slots=True)
-class Row:
-    """One line of the table."""
-
-    problem: str
-    method: str
-    seeds: int
-    seconds: float
-    worst_seconds: float
-    cpu_s: float
-    gap: float
-    worst_gap: float
-    moved: float
-    memory_mb: float
-    statuses: str
+_HEAD = (
+    "| jobs / GPUs | method | s median | s worst | asked s | CPU s median | CPU s worst "
+    "| gap median | gap worst | asked | moved worst | MB worst | plans |"
+)
 
 
-_QUICK = ("30/200", "100/200", "300/640", "1000/2048")
-_CASES: dict[str, tuple[Callable[[int], Problem], float, float]] = {
-    "30/200": (lambda seed: generate(30, 200, seed), 0.005, 20.0),
-    "100/200": (lambda seed: generate(100, 200, seed), 0.005, 20.0),
-    "300/640": (lambda seed: generate(300, 640, seed), 0.003, 60.0),
-    "1000/2048": (lambda seed: generate(1000, 2048, seed), 0.003, 60.0),
-    "1000/2048 churn": (lambda seed: _churn(1000, 2048, seed), 0.007, 60.0),
-    "1000/700 overloaded": (
-        lambda seed: generate(1000, 700, seed, waiting_penalty_w=2000.0),
-        0.005,
-        60.0,
-    ),
-    "2000/4096": (lambda seed: generate(2000, 4096, seed), 0.003, 120.0),
-    "10000/20480": (lambda seed: generate(10000, 20480, seed), 0.002, 300.0),
-    "100000/204800": (lambda seed: generate(100000, 204800, seed), 0.01, 900.0),
-    "1000/2048 own classes": (
-        lambda seed: generate(1000, 2048, seed, own_classes=True),
-        0.005,
-        120.0,
-    ),
-    "30/60 spread": (lambda seed: generate(30, 60, seed, spread=True), 0.01, 60.0),
-}
+def run(rows: Iterable[str], seeds: int | None, methods: Sequence[str] | None) -> list[Trial]:
+    """Every trial of these rows, one after the other; progress goes to standard error."""
+    trials = []
+    for name in rows:
+        row = ROWS[name]
+        for method in row.methods:
+            if methods and method not in methods:
+                continue
+            for seed in range(seeds or row.seeds):
+                trial = run_trial(row, method, seed)
+                trials.append(trial)
+                typer.echo(
+                    f"{name}, {method}, seed {seed}: {trial.status}, {trial.seconds:.2f} s, "
+                    f"{trial.cpu_s:.2f} CPU s, {trial.memory_mb:.0f} MB",
+                    err=True,
+                )
+    return trials
 
 
-def _churn(jobs: int, gpus: int, seed: int) -> Problem:
-    first = generate(jobs, gpus, seed)
-    return churned(first, plan(first, gap=0.005), 0.05, seed)
+def table(trials: Sequence[Trial]) -> str:
+    """The trials as one table, a line for each row and method."""
+    bounds: dict[tuple[str, int], float] = {}
+    for trial in trials:
+        key = (trial.row, trial.seed)
+        bounds[key] = max(bounds.get(key, -math.inf), trial.bound_w)
+    lines = [_HEAD, "|" + "---|" * 13]
+    seen = dict.fromkeys((trial.row, trial.method) for trial in trials)
+    for name, method in seen:
+        mine = [trial for trial in trials if (trial.row, trial.method) == (name, method)]
+        gaps = [
+            (trial.cost_w - bound) / bound
+            for trial in mine
+            if trial.cost_w is not None and (bound := bounds[name, trial.seed]) > 0
+        ]
+        lines.append(_line(name, method, mine, gaps))
+    return "\n".join(lines)
 
 
-def run(
-    cases: tuple[str, ...] = _QUICK, seeds: int = 3, *, methods: tuple[str, ...] = ("glpk",)
-) -> list[Row]:
-    """The table, as rows."""
-    import pyomo.environ  # noqa: F401 - its import is not what is measured
-
-    rows = []
-    for name in cases:
-        make, gap, limit_s = _CASES[name]
-        bounds: dict[int, float] = {}
-        for method in methods:
-            rows.append(_row(name, method, make, gap, limit_s, seeds, bounds))
-    return rows
-
-
-def _row(
-    name: str,
-    method: str,
-    make: Callable[[int], Problem],
-    gap: float,
-    limit_s: float,
-    seeds: int,
-    bounds: dict[int, float],
-) -> Row:
-    """One method on one row; gaps are to the best bound any method proved on that problem."""
-    seconds, cpu, gaps, moved, statuses = [], [], [], [], []
-    for seed in range(seeds):
-        problem = make(seed)
-        started, cpu_started = time.monotonic(), time.process_time()
-        if method == "greedy":
-            made = greedy(problem)
-        else:
-            solver: Any = method
-            made = plan(problem, solver=solver, gap=gap, time_limit_s=limit_s)
-        seconds.append(time.monotonic() - started)
-        cpu.append(time.process_time() - cpu_started)
-        bounds[seed] = max(bounds.get(seed, made.bound_w), made.bound_w)
-        gaps.append((made.cost_w - bounds[seed]) / bounds[seed])
-        running = sum(bool(job.at) for job in problem.jobs)
-        moved.append((len(made.moves) + len(made.stops)) / running if running else 0.0)
-        statuses.append(made.status)
-    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    return Row(
+def _line(name: str, method: str, mine: Sequence[Trial], gaps: Sequence[float]) -> str:
+    ours, row = method in OURS, ROWS[name]
+    seconds, cpu = [trial.seconds for trial in mine], [trial.cpu_s for trial in mine]
+    gap = [f"{statistics.median(gaps):.2%}", f"{max(gaps):.2%}"] if gaps else ["-", "-"]
+    cells = [
         name,
         method,
-        seeds,
-        statistics.median(seconds),
-        max(seconds),
-        statistics.median(cpu),
-        statistics.median(gaps),
-        max(gaps),
-        statistics.median(moved),
-        memory,
-        "/".join(statuses),
-    )
+        f"{statistics.median(seconds):.2f}",
+        f"{max(seconds):.2f}",
+        f"{row.goal_s:g}" if ours else "",
+        f"{statistics.median(cpu):.2f}",
+        f"{max(cpu):.2f}",
+        *gap,
+        f"{row.gap:.1%}" if ours else "",
+        f"{max(trial.moved for trial in mine):.1%}",
+        f"{max(trial.memory_mb for trial in mine):.0f}",
+        ", ".join(trial.status for trial in mine),
+    ]
+    return "| " + " | ".join(cells) + " |"
 
 
-def _table(rows: list[Row]) -> str:
-    head = (
-        "| jobs / GPUs | method | s median | s worst | CPU s | gap median | gap worst | moved "
-        "| MB | status |"
-    )
-    lines = [head, "|" + "---|" * 10]
-    for row in rows:
-        lines.append(
-            f"| {row.problem} | {row.method} | {row.seconds:.2f} | {row.worst_seconds:.2f} | "
-            f"{row.cpu_s:.2f} | {row.gap:.2%} | {row.worst_gap:.2%} | {row.moved:.1%} | "
-            f"{row.memory_mb:.0f} | {row.statuses} |"
-        )
-    return "\n".join(lines)
+def growth(trials: Sequence[Trial]) -> str:
+    """How CPU seconds and memory of our own planner grow with the jobs, and by which power."""
+    points = []
+    for name, row in ROWS.items():
+        mine = [trial for trial in trials if (trial.row, trial.method) == (name, "glpk")]
+        if row.jobs and mine:
+            cpu = statistics.median(trial.cpu_s for trial in mine)
+            memory = statistics.median(trial.memory_mb for trial in mine)
+            points.append((row.jobs, cpu, memory))
+    lines = ["| jobs | CPU s | ms for each job | MB | power of growth |", "|---|---|---|---|---|"]
+    for at, (jobs, cpu, memory) in enumerate(points):
+        power = ""
+        if at and points[at - 1][1] > 0 and cpu > 0:
+            steps = math.log(jobs / points[at - 1][0])
+            power = f"{math.log(cpu / points[at - 1][1]) / steps:.2f}"
+        lines.append(f"| {jobs} | {cpu:.2f} | {1000 * cpu / jobs:.2f} | {memory:.0f} | {power} |")
+    return "\n".join(lines) if points else ""
 
 
 def register_bench(app: typer.Typer) -> None:
@@ -148,22 +114,29 @@ def register_bench(app: typer.Typer) -> None:
 
 
 def allocation_command(
-    case: Annotated[
-        list[str] | None, typer.Option(help=f"Rows to run; one of {', '.join(_CASES)}.")
+    rows: Annotated[
+        list[str] | None,
+        typer.Option("--rows", help=f"Rows to run (all): {', '.join(ROWS)}."),
     ] = None,
-    method: Annotated[list[str] | None, typer.Option(help="glpk, highs, greedy.")] = None,
-    seeds: Annotated[int, typer.Option(min=1, help="Problems for each row.")] = 3,
+    methods: Annotated[
+        list[str] | None, typer.Option("--methods", help="Methods to try (those of the row).")
+    ] = None,
+    seeds: Annotated[
+        int | None, typer.Option(min=1, help="Problems for each row (3, for the largest 1).")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """How good and how fast plans are, against greedy and HiGHS on the same problems."""
-    from gogh_core.errors import InvalidInput
-
-    chosen = tuple(case or _QUICK)
-    for name in chosen:
-        if name not in _CASES:
-            raise InvalidInput(f"there is no row {name!r}", todo=f"use one of {', '.join(_CASES)}")
-    rows = run(chosen, seeds, methods=tuple(method or ("glpk", "greedy")))
-    typer.echo(json.dumps([asdict(row) for row in rows]) if as_json else _table(rows))
+    """How good and how fast plans are, and what rivals do on the same problems."""
+    chosen = rows or list(ROWS)
+    known = {method for row in ROWS.values() for method in row.methods}
+    for name, among in (*((r, ROWS) for r in chosen), *((m, known) for m in methods or ())):
+        if name not in among:
+            raise InvalidInput(f"there is no {name!r}", todo=f"use one of {', '.join(among)}")
+    trials = run(chosen, seeds, methods)
+    if as_json:
+        typer.echo(json.dumps([asdict(trial) for trial in trials]))
+    else:
+        typer.echo(table(trials) + "\n\n" + growth(trials))
 
 
 def problem_command(
