@@ -121,6 +121,9 @@ def explain_command(
     job: Annotated[str, typer.Argument(help="The job's id.")],
     problem: Annotated[Path | None, typer.Option(help="A gogh.problem/1 file.")] = None,
     plan: Annotated[Path | None, typer.Option(help="A gogh.plan/1 file.")] = None,
+    time_limit: Annotated[
+        float, typer.Option(help="Seconds for planning alternatives again; 0: prices only.")
+    ] = 20.0,
     as_json: Json = False,
 ) -> None:
     """Say why a job is where it is, what the alternatives were and what they would have cost."""
@@ -130,7 +133,9 @@ def explain_command(
         raise InvalidInput("give both --problem and --plan", todo="or none, for the running plan")
     if problem is None or plan is None:
         problem, plan = _running()
-    told = explain(load_problem(problem), _load_plan(plan), job)
+    if not 0 <= time_limit < float("inf"):
+        raise InvalidInput(f"the time limit is {time_limit}", todo="give seconds from 0")
+    told = explain(load_problem(problem), _load_plan(plan), job, time_limit_s=time_limit)
     if as_json:
         typer.echo(json.dumps(told.to_dict()))
     else:
