@@ -321,10 +321,10 @@ def _parquet(found: Found, start: Position, stream: BinaryIO, max_file_mb: int) 
     row = 0
     for batch in file.iter_batches(PARQUET_ROWS, columns=list(used), use_threads=False):
         first, row = row, row + batch.num_rows
-        if row <= start.position:
+        if row <= start.position and row < meta.num_rows:
             continue
         rows = pa.Table.from_batches([batch]).slice(max(start.position - first, 0))
-        first = max(first, start.position)
+        first = min(max(first, start.position), row)
         cells = _parquet_cells(rows, used, first)
         checksum = hashlib.sha256(f"{start.head_sha256}:{found.size}:{first}:{row}".encode())
         size = found.size if row == meta.num_rows else -1

@@ -154,6 +154,8 @@ def text_blocks(
             notes = []
         rest = data[cut:]
         if last:
+            if ready is None and position and not rest:  # touched, or put back as it was
+                ready = Block(b"", position, position, lines + 1, 0)
             if ready is not None:
                 ready.to_the_end = not rest
                 yield ready

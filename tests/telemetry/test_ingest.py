@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import os
 import sys
+import time
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from gogh_core.domain import Slot
@@ -176,6 +180,25 @@ def test_a_last_line_without_its_end_is_taken_when_the_file_rests(
     take_in(world.settings, world.store, at(5010))
     assert world.times("grow")[-1] == 202.0
     assert not take_in(world.settings, world.store, at(5010)).sources
+
+
+@pytest.mark.parametrize("kind", ["csv", "csv.gz", "parquet"])
+def test_a_file_that_is_only_touched_brings_nothing_and_is_known_again(
+    world: World, kind: str
+) -> None:
+    path = put(world.settings, f"gpu/grow-9.{kind}", b"")
+    if kind == "parquet":
+        table = {"ts": [at(300.0)], "gpu_index": [0], "power_w": [90.0]}
+        pq.write_table(pa.table(table), path)
+    else:
+        data = csv([sample(301 + len(kind), "grow")]).encode()
+        path.write_bytes(data if kind == "csv" else gzip.compress(data))
+    for age_s, rows in ((900, 1), (800, 0)):
+        then = time.time() - age_s
+        os.utime(path, (then, then))
+        [source] = take_in(world.settings, world.store, at(5010)).sources
+        assert source.rows_in == rows
+        assert not take_in(world.settings, world.store, at(5010)).sources
 
 
 def test_an_overlapping_range_is_taken_once(world: World) -> None:
