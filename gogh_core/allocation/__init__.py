@@ -13,7 +13,7 @@ from gogh_core.allocation.problem import (
 )
 from gogh_core.allocation.rivals import rival_plan
 from gogh_core.allocation.validate import can_hold
-from gogh_core.allocation.verify import verify
+from gogh_core.allocation.verify import Violation, verify, violations_of
 
 __all__ = [
     "Explanation",
@@ -23,6 +23,7 @@ __all__ = [
     "Problem",
     "ProblemJob",
     "ProblemServer",
+    "Violation",
     "can_hold",
     "explain",
     "greedy",
@@ -31,4 +32,5 @@ __all__ = [
     "problem_from_dict",
     "rival_plan",
     "verify",
+    "violations_of",
 ]

@@ -93,14 +93,19 @@ def verify_command(
     as_json: Json = False,
 ) -> None:
     """Check a plan against its problem; every violation is listed."""
-    from gogh_core.allocation import load_problem, verify
+    from gogh_core.allocation import load_problem, violations_of
 
-    violations = verify(load_problem(problem), _load_plan(plan))
+    violations = violations_of(load_problem(problem), _load_plan(plan))
     if as_json:
-        typer.echo(json.dumps({"good": not violations, "violations": violations}))
+        told = {
+            "good": not violations,
+            "violations": [violation.text for violation in violations],
+            "rules": [violation.rule for violation in violations],
+        }
+        typer.echo(json.dumps(told))
     else:
         for violation in violations:
-            typer.echo(violation)
+            typer.echo(violation.text)
         if not violations:
             typer.echo("the plan is good: every rule, the cost and the bound hold")
     if violations:

@@ -28,7 +28,7 @@ def test_a_plan_can_be_verified_and_explained(files):
     problem, plan = str(files / "problem.json"), str(files / "plan.json")
     good = CliRunner().invoke(app, ["verify", problem, plan, "--json"])
     assert good.exit_code == 0
-    assert json.loads(good.output) == {"good": True, "violations": []}
+    assert json.loads(good.output) == {"good": True, "violations": [], "rules": []}
     told = CliRunner().invoke(app, ["explain", "job-000001", "--problem", problem, "--plan", plan])
     assert told.exit_code == 0
     assert "job-000001" in told.output
