@@ -10,6 +10,7 @@ The rules, each a small function:
 - a promise is kept at the chosen confidence where that is possible; a job that finds no such place
   (or already runs where it likely gets enough) is planned on the average; where nothing keeps the
   promise it gets nearly the best there is. The plan names these jobs;
+- a class that nowhere surely fits into memory is tried, alone, where it is likeliest to;
 - best effort requires nothing; a step is worth what it costs on the job's most efficient option,
   so that it runs where a step costs least, and not slowly where a second does;
 - GPUs that are dead or taken by others are held by a job of nobody that is pinned there;
@@ -145,7 +146,18 @@ def draft_problem(
         limits=Limits(settings.guards.min_runtime_s, settings.guards.cooldown_s),
         where="problem of this window",
     )
+    notes += _tried([live[job.id] for job in jobs if not at[job.id]], ways)
     return Draft(problem, (*told(kinds), *notes), tuple(waiting), kinds, promised)
+
+
+def _tried(waiting: Sequence[JobStatus], ways: Ways) -> list[str]:
+    """Jobs that may run out of memory wherever they are put."""
+    return [
+        f"job {status.job.id} is tried where it is likeliest to fit "
+        f"({ways.tried[status.job.job_class]:.0%})"
+        for status in waiting
+        if status.job.job_class in ways.tried
+    ]
 
 
 def _servers(

@@ -39,6 +39,8 @@ OPTIONS = pa.schema(
 )
 
 
+LEAST_CHANCE = 0.2
+"""A class that is less likely to run than this, everywhere, waits until more is known of it."""
 Spot = tuple[str, int, str, str | None]
 """Where a job runs: GPU type, GPUs, its class, its partner's class."""
 
@@ -62,6 +64,8 @@ class Ways:
     step_j: Mapping[tuple[str, int], float]
     """Energy of a step on the most efficient option."""
     classes: frozenset[str] = field(default_factory=frozenset)
+    tried: Mapping[str, float] = field(default_factory=dict)
+    """Classes that are unlikely to run anywhere, with the best probability there is."""
 
     @classmethod
     def of(
@@ -74,7 +78,8 @@ class Ways:
     ) -> Ways:
         """The rows that this cluster and its manager can carry out and that likely run at all.
 
-        What is in use runs, whatever the estimates think of it.
+        What is in use runs, whatever the estimates think of it. A class that nowhere likely runs is
+        tried where it is likeliest: waiting would teach nobody anything.
         """
         keep = pc.is_in(
             options["gpu_type"].cast(pa.string()), pa.array(sorted(gpu_types), pa.string())
@@ -82,7 +87,9 @@ class Ways:
         surely_runs = pc.greater_equal(
             options["feasible_probability"], settings.estimation.minimum_feasible
         )
-        keep = pc.and_(keep, pc.or_(surely_runs, _in_use(options, in_use)))
+        runs = pc.or_(surely_runs, _in_use(options, in_use))
+        tried, likeliest = _likeliest(options, pc.and_(keep, runs), keep)
+        keep = pc.and_(keep, pc.or_(runs, tried))
         if not (settings.allocation.share and capabilities.pairs_named_jobs):
             keep = pc.and_(keep, pc.is_null(options["class_b"]))
         if not capabilities.sets_power_limits:
@@ -101,6 +108,7 @@ class Ways:
             _gathered(keys, _texts(alone, "gpu_type"), surely, _floats(alone, "mean_a")),
             {k: v for k, v in _least(keys, step_j).items() if np.isfinite(v)},
             frozenset(names),
+            likeliest,
         )
 
     def here(self, places: Collection[Spot]) -> dict[Spot, Rate]:
@@ -161,6 +169,21 @@ def _in_use(options: pa.Table, spots: Collection[Spot]) -> Any:
     other = pc.fill_null(options["class_b"].cast(pa.string()), "")
     joined = pc.binary_join_element_wise(*columns, other, "\0")
     return pc.is_in(joined, pa.array(sorted(keys), pa.string()))
+
+
+def _likeliest(options: pa.Table, runs: Any, here: Any) -> tuple[Any, dict[str, float]]:
+    """The likeliest rows alone of classes that have no row that runs, and how likely they are."""
+    alone = pc.and_(here, pc.is_null(options["class_b"]))
+    settled = pc.unique(options["class_a"].cast(pa.string()).filter(pc.and_(alone, runs)))
+    names = options["class_a"].cast(pa.string())
+    open_ = pc.and_(alone, pc.invert(pc.is_in(names, settled)))
+    chances = pc.if_else(open_, options["feasible_probability"], 0.0).to_numpy()
+    best: dict[str, float] = {}
+    for name, chance in zip(names.to_pylist(), chances.tolist(), strict=True):
+        if chance >= LEAST_CHANCE:
+            best[name] = max(best.get(name, 0.0), chance)
+    wanted = [best.get(name, 2.0) for name in names.to_pylist()]
+    return pa.array(chances >= np.array(wanted, dtype=np.float64)), best
 
 
 def _texts(table: pa.Table, name: str) -> list[str]:

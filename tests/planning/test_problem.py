@@ -257,6 +257,32 @@ def test_options_that_hardly_run_at_all_are_not_planned(rules: Settings) -> None
     assert {option.gpus for option in made.table} == {1, 2}
 
 
+@pytest.mark.parametrize(("best", "runs"), [(0.78, True), (0.1, False)])
+def test_a_class_that_may_fit_nowhere_is_tried_where_it_is_likeliest(
+    rules: Settings, best: float, runs: bool
+) -> None:
+    """Otherwise it would wait for ever: nobody learns of a job that never runs."""
+    ways = [
+        {
+            "gpu_type": kind,
+            "gpus": 1,
+            "class_a": "GPT",
+            "throughput_a": 5.0,
+            "power_w": 100.0,
+            "feasible_probability": chance,
+        }
+        for kind, chance in (("v100", best), ("k80", 0.05))
+    ]
+    state = cluster([server("s"), server("k", "k80")], [job("j", "GPT"), job("r")])
+    made = draft(state, rules, options=options(*ways))
+    if not runs:
+        assert [w.job for w in made.waiting] == ["j"]
+        return
+    assert {o.gpu_type for o in made.problem.table if "GPT" in o.classes} == {"v100"}
+    assert "job j is tried where it is likeliest to fit (78%)" in made.notes
+    assert {p.job for p in plan(made.problem).placements} == {"j", "r"}
+
+
 def test_guards_limit_the_moves(rules: Settings) -> None:
     state = cluster([server("s")], [job("j", at=(("s", (0,)),), ago_s=30, moved_ago_s=30)])
     made = draft(state, rules, Request(reason="x", max_moves=3)).problem
