@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
+from numbers import Integral, Real
 from typing import Any, Literal, Self
 
 from gogh_core.errors import InvalidInput, InvalidPlan
@@ -160,7 +161,11 @@ class Slot:
     @classmethod
     def from_dict(cls, raw: Mapping[str, Any]) -> Self:
         """From a problem or plan file."""
-        return cls(str(raw["server"]), tuple(sorted(int(gpu) for gpu in raw["gpus"])))
+        if not isinstance(raw, Mapping):
+            raise TypeError(f"slot is {raw!r}, not an object with server and gpus")
+        if not isinstance(raw["gpus"], list | tuple):
+            raise TypeError(f"gpus is {raw['gpus']!r}, not a list")
+        return cls(_text(raw["server"]), tuple(sorted(_whole(gpu) for gpu in raw["gpus"])))
 
 
 @dataclass(frozen=True, slots=True)
@@ -464,24 +469,61 @@ class Plan:
             except KeyError:
                 faults.append(f"{name} is missing")
             except (TypeError, ValueError):
-                faults.append(f"{name} is {raw[name]!r}")
+                faults.append(f"{name} is {_short(raw[name])}")
+        extra: dict[str, Any] = {}
+        for name in ("versions", "certificate", "spent"):
+            extra[name] = raw.get(name, {})
+            if not isinstance(extra[name], Mapping):
+                faults.append(f"{name} is {_short(extra[name])}, not an object")
+        notes = raw.get("notes", [])
+        if not isinstance(notes, list | tuple):
+            faults.append(f"notes is {_short(notes)}, not a list")
         if faults:
             raise InvalidPlan(faults, where=where)
-        extra: dict[str, Any] = {
-            name: dict(raw.get(name) or {}) for name in ("versions", "certificate", "spent")
-        }
-        notes = tuple(str(note) for note in raw.get("notes") or ())
-        return cls(**plain, **parts, **extra, notes=notes)
+        return cls(**plain, **parts, **extra, notes=tuple(map(str, notes)))
+
+
+_MOST = 10**9
+"""No cluster has a GPU or a plan a step beyond this."""
+
+
+def _short(raw: Any) -> str:
+    text = repr(raw)
+    return text if len(text) <= 60 else f"{text[:60]}…"
+
+
+def _text(raw: Any) -> str:
+    if not isinstance(raw, str):
+        raise ValueError(f"{_short(raw)} is no text")
+    return raw
+
+
+def _whole(raw: Any) -> int:
+    good = isinstance(raw, Integral) or (isinstance(raw, float) and raw.is_integer())
+    if isinstance(raw, bool) or not good or abs(raw) > _MOST:
+        raise ValueError(f"{_short(raw)} is no whole number")
+    return int(raw)
+
+
+def _flag(raw: Any) -> bool:
+    if not isinstance(raw, bool):
+        raise ValueError(f"{_short(raw)} is not true or false")
+    return raw
 
 
 def _slots(raw: Any) -> tuple[Slot, ...]:
+    if not isinstance(raw, list | tuple):
+        raise ValueError(f"{_short(raw)} is no list of slots")
     return tuple(Slot.from_dict(entry) for entry in raw)
 
 
 def _number(raw: Any) -> float:
-    if isinstance(raw, bool):
-        raise ValueError(f"{raw!r} is no number")
-    return float(raw)
+    if isinstance(raw, bool) or not isinstance(raw, Real):
+        raise ValueError(f"{_short(raw)} is no number")
+    try:
+        return float(raw)
+    except OverflowError:
+        raise ValueError(f"{_short(raw)} is beyond all numbers") from None
 
 
 def _limit(raw: Any) -> float | None:
@@ -490,25 +532,25 @@ def _limit(raw: Any) -> float | None:
 
 _PARTS: dict[str, Any] = {
     "placements": lambda e: Placement(
-        str(e["job"]),
+        _text(e["job"]),
         _slots(e["slots"]),
-        None if e.get("with") is None else str(e["with"]),
+        None if e.get("with") is None else _text(e["with"]),
         _number(e["throughput"]),
         _limit(e.get("power_limit_w")),
     ),
     "moves": lambda e: Move(
-        int(e["step"]),
-        str(e["job"]),
+        _whole(e["step"]),
+        _text(e["job"]),
         _slots(e["from"]),
         _slots(e["to"]),
         str(e.get("reason", "")),
-        bool(e.get("held", False)),
+        _flag(e.get("held", False)),
     ),
     "stops": lambda e: Stop(
-        int(e["step"]), str(e["job"]), _slots(e["from"]), str(e.get("reason", ""))
+        _whole(e["step"]), _text(e["job"]), _slots(e["from"]), str(e.get("reason", ""))
     ),
-    "servers": lambda e: ServerSwitch(str(e["id"]), _action(e["action"])),
-    "waiting": lambda e: Waiting(str(e["job"]), str(e.get("reason", ""))),
+    "servers": lambda e: ServerSwitch(_text(e["id"]), _action(e["action"])),
+    "waiting": lambda e: Waiting(_text(e["job"]), str(e.get("reason", ""))),
 }
 
 
@@ -522,15 +564,15 @@ def _action(raw: Any) -> Literal["on", "off"]:
 
 def _status(raw: Any) -> str:
     known = ("optimal", "feasible", "time_limit", "greedy", "infeasible")
-    if raw not in known:
+    if not isinstance(raw, str) or raw not in known:
         raise ValueError(raw)
     return str(raw)
 
 
 _PLAIN: dict[str, Any] = {
-    "id": str,
+    "id": _text,
     "status": _status,
-    "solver": str,
+    "solver": _text,
     "solve_s": _number,
     "cost_w": _number,
     "bound_w": _number,

@@ -36,6 +36,11 @@ def bound_of(problem: Problem, certificate: Mapping[str, Any]) -> float:
 
     It is never below what no prices at all prove: each job's cheapest way, GPUs for nothing.
     """
+    with np.errstate(all="ignore"):  # Prices beyond all numbers give NaN, which proves nothing.
+        return _bound_of(problem, certificate)
+
+
+def _bound_of(problem: Problem, certificate: Mapping[str, Any]) -> float:
     facts = Facts(problem, str(certificate.get("kinds", "likeness")))
     trivial = leaf_bound(facts, {}, {}, [])
     root = certificate.get("root", {})
