@@ -13,7 +13,6 @@ from gogh_core.store import gate
 __all__ = [
     "checksum",
     "copy",
-    "copy_range",
     "make_folder",
     "only_one",
     "prune",
@@ -21,10 +20,11 @@ __all__ = [
     "replace",
     "sync",
     "sync_folder",
+    "write_at",
 ]
 
 
-def copy_range(source: int, target: int, start: int, length: int) -> int:
+def _copy_range(source: int, target: int, start: int, length: int) -> int:
     """Copy bytes between two open files at the same offset; how many there were."""
     done = 0
     while done < length:
@@ -43,9 +43,17 @@ def copy_range(source: int, target: int, start: int, length: int) -> int:
 def copy(source: Path, target: Path) -> None:
     """A copy that is on disk when this returns."""
     with source.open("rb", buffering=0) as old, target.open("xb", buffering=0) as new:
-        copy_range(old.fileno(), new.fileno(), 0, os.fstat(old.fileno()).st_size)
+        _copy_range(old.fileno(), new.fileno(), 0, os.fstat(old.fileno()).st_size)
         os.fsync(new.fileno())
     sync_folder(target.parent)
+
+
+def write_at(target: int, data: bytes, start: int) -> None:
+    """Write all of `data` into an open file at an offset."""
+    left = memoryview(data)
+    while left:
+        done = os.pwrite(target, left, start)
+        start, left = start + done, left[done:]
 
 
 def checksum(path: Path) -> str:

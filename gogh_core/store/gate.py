@@ -3,7 +3,7 @@
 DuckDB 2.0 reads the header of a file before it locks the file. A commit by another process in
 between is silently undone by the next one. So nobody opens the database without holding this lock
 (`<database>.open`), from before DuckDB opens the file until after it has closed it. The kernel
-drops the lock when its holder dies; the file says who holds it.
+drops the lock when its holder dies, and tells who holds it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 import fcntl
 import os
 import random
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -46,7 +45,6 @@ def hold(path: Path, timeout_s: float) -> Iterator[None]:
         ) from error
     try:
         _lock(handle, path, timeout_s)
-        _sign(handle)
         mine.add(path)
         try:
             yield
@@ -74,11 +72,21 @@ def _lock(handle: int, path: Path, timeout_s: float) -> None:
         wait_s = min(_USUAL_WAIT_S, wait_s * 2)
 
 
-def _sign(handle: int) -> None:
-    program = os.path.basename(sys.argv[0]) if sys.argv and sys.argv[0] else "python"
-    os.ftruncate(handle, 0)
-    os.pwrite(handle, f"process {os.getpid()} ({program})".encode(), 0)
-
-
 def _holder(handle: int) -> str:
-    return os.pread(handle, 200, 0).decode(errors="replace").strip() or "an unknown process"
+    """Who holds the lock, as the kernel tells: writing it down would wait for a busy disk."""
+    file = os.fstat(handle)
+    place = f"{os.major(file.st_dev):02x}:{os.minor(file.st_dev):02x}:{file.st_ino}"
+    try:
+        for line in Path("/proc/locks").read_text(encoding="ascii").splitlines():
+            _, kind, _, _, pid, where, *_ = line.split()
+            if (kind, where) == ("FLOCK", place):
+                return f"process {pid} ({_program(pid)})"
+    except (OSError, ValueError):
+        pass
+    return "another process"
+
+
+def _program(pid: str) -> str:
+    words = Path(f"/proc/{pid}/cmdline").read_text(encoding="utf-8", errors="replace").split("\0")
+    names = [Path(word).name for word in words if word and not word.startswith("-")]
+    return names[1] if len(names) > 1 and names[0].startswith("python") else names[0]

@@ -1,9 +1,11 @@
 """The snapshot: a copy of the database that people read while writers go on.
 
-A copy is taken in slices, each under the gate, so a writer waits for one slice at most. Blocks that
-were written meanwhile are copied again at the end, under the gate: DuckDB keeps a checksum at the
-start of each block, so they are found by reading eight bytes of each. Then the copy replaces the
-old snapshot in one step.
+Blocks are read in slices, each under the gate, and written after letting go of it: a writer waits
+for the reading of one slice at most, never for the disk that the copy goes to. What was written
+meanwhile is read again: DuckDB keeps a checksum at the start of each block, so changed blocks are
+found by reading eight bytes of each. When they are no more than a slice, they and the headers are
+read under one hold of the gate, and the copy shows that moment. Then it replaces the old snapshot
+in one step.
 """
 
 from __future__ import annotations
@@ -12,6 +14,9 @@ import mmap
 import os
 import struct
 import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,6 +33,8 @@ __all__ = ["checkpoint", "copy_database", "publish"]
 _HEADERS_BYTES = 3 * 4096
 _BLOCK_SIZE_AT = 4096 + 40
 _SLICE_BYTES = 2 << 20
+_ROUNDS = 8
+"""After so many rounds among writers who never rest, the last takes however much there is."""
 
 
 def publish(store: Store) -> Path:
@@ -45,16 +52,29 @@ def publish(store: Store) -> Path:
 
 def copy_database(store: Store, target: Path) -> float:
     """A consistent copy of the database at `target`; the time whose state it shows."""
+    had: dict[int, bytes] = {}
     files.remove(target)
-    with target.open("xb+", buffering=0) as copy:
-        _copy_slices(store, copy.fileno())
-        files.sync(target)
-        _, had = _checksums(copy.fileno())
-        with store.gate():
+    with target.open("xb", buffering=0) as copy:
+        for _ in range(_ROUNDS):
+            with _source(store) as source:
+                layout = _Layout.of(source)
+            changed = layout.changed(had)
+            if len(changed) * layout.block <= _SLICE_BYTES:
+                break
+            count = max(1, _SLICE_BYTES // layout.block)
+            for first in range(0, len(changed), count):
+                with _source(store) as source:
+                    blocks = _read(source, changed[first : first + count], layout.block)
+                _write(copy.fileno(), blocks, had)
+                time.sleep(gate.LONGEST_WAIT_S)  # a writer that waits has its turn now
+        with _source(store) as source:
             checkpoint(store)
             copied_at = time.time()
-            with store.path.open("rb", buffering=0) as source:
-                _copy_changed(source.fileno(), copy.fileno(), had)
+            layout = _Layout.of(source)
+            blocks = _read(source, range(0, layout.head, 4096), 4096)
+            blocks += _read(source, layout.changed(had), layout.block)
+        _write(copy.fileno(), blocks, had)
+        os.ftruncate(copy.fileno(), layout.size)
     return copied_at
 
 
@@ -68,39 +88,48 @@ def checkpoint(store: Store) -> None:
             fetch(connection, "store_checkpoint")
 
 
-def _copy_slices(store: Store, copy: int) -> None:
-    at = 0
-    while True:
-        with store.gate(), store.path.open("rb", buffering=0) as source:
-            done = files.copy_range(source.fileno(), copy, at, _SLICE_BYTES)
-        if done < _SLICE_BYTES:
-            return
-        at += done
-        time.sleep(gate.LONGEST_WAIT_S)  # a writer that waits has its turn now
+@contextmanager
+def _source(store: Store) -> Iterator[int]:
+    """The database's file, which nobody writes for as long as this is held."""
+    with store.gate(), store.path.open("rb", buffering=0) as source:
+        yield source.fileno()
 
 
-def _checksums(file: int) -> tuple[int, list[bytes]]:
-    """Size of a block and what stands first in each; no blocks where the layout is not ours."""
-    size = os.fstat(file).st_size
-    if size <= _HEADERS_BYTES:
-        return 0, []
-    with mmap.mmap(file, 0, prot=mmap.PROT_READ) as seen:
-        (block,) = struct.unpack_from("<Q", seen, _BLOCK_SIZE_AT)
-        if block < 4096 or (size - _HEADERS_BYTES) % block:
-            return 0, []
-        return block, [seen[at : at + 8] for at in range(_HEADERS_BYTES, size, block)]
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """Which parts of the file can be told apart, as it is now."""
+
+    size: int
+    head: int
+    """Bytes that are always read last; all of them where the layout is not the known one."""
+    block: int
+    checksums: dict[int, bytes]
+
+    @classmethod
+    def of(cls, file: int) -> _Layout:
+        size = os.fstat(file).st_size
+        if size > _HEADERS_BYTES:
+            with mmap.mmap(file, 0, prot=mmap.PROT_READ) as seen:
+                seen.madvise(mmap.MADV_RANDOM)
+                (block,) = struct.unpack_from("<Q", seen, _BLOCK_SIZE_AT)
+                if block >= 4096 and (size - _HEADERS_BYTES) % block == 0:
+                    starts = range(_HEADERS_BYTES, size, block)
+                    return cls(
+                        size, _HEADERS_BYTES, block, {at: seen[at : at + 8] for at in starts}
+                    )
+        return cls(size, size, 0, {})
+
+    def changed(self, had: dict[int, bytes]) -> list[int]:
+        """Where the blocks begin of which `had` has another checksum or none."""
+        return [at for at, checksum in self.checksums.items() if had.get(at) != checksum]
 
 
-def _copy_changed(source: int, copy: int, had: list[bytes]) -> None:
-    size = os.fstat(source).st_size
-    block, now = _checksums(source)
-    if not block:
-        # Not the layout we know: the whole file again is always right.
-        os.ftruncate(copy, 0)
-        files.copy_range(source, copy, 0, size)
-        return
-    os.ftruncate(copy, size)
-    files.copy_range(source, copy, 0, _HEADERS_BYTES)
-    for index, checksum in enumerate(now):
-        if index >= len(had) or had[index] != checksum:
-            files.copy_range(source, copy, _HEADERS_BYTES + index * block, block)
+def _read(source: int, starts: Iterable[int], length: int) -> list[tuple[int, bytes]]:
+    return [(at, os.pread(source, length, at)) for at in starts]
+
+
+def _write(copy: int, blocks: list[tuple[int, bytes]], had: dict[int, bytes]) -> None:
+    for at, data in blocks:
+        files.write_at(copy, data, at)
+        had[at] = data[:8]
+    os.fdatasync(copy)  # bit by bit: one large sync at the end would delay what writers sync

@@ -71,13 +71,32 @@ def test_a_full_disk_is_one_clear_line(store: Store, monkeypatch: pytest.MonkeyP
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     store.append("job_events", events(2))
-    monkeypatch.setattr(publishing.files, "copy_range", full)
+    monkeypatch.setattr(publishing.files, "write_at", full)
     with pytest.raises(StoreError, match="No space left on device; see whether the disk is full"):
         store.publish()
     monkeypatch.undo()
     assert seen(store) == 0
     store.publish()
     assert seen(store) == 2
+
+
+def test_a_writer_never_waits_for_the_copy_to_be_written(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.append("job_events", events(2))
+    real = publishing.files.write_at
+    written = 0
+
+    def slow_disk(target: int, data: bytes, start: int) -> None:
+        nonlocal written
+        written += 1
+        with store.gate():  # refused if this thread held it
+            real(target, data, start)
+
+    monkeypatch.setattr(publishing.files, "write_at", slow_disk)
+    store.publish()
+    assert written > 3
+    assert store.snapshot_path.read_bytes() == store.path.read_bytes()
 
 
 class Busy(Store):
@@ -109,16 +128,16 @@ def test_a_copy_taken_among_writers_is_one_moment(
     store.fill(seed)
     for _ in range(3):
         store.disturb()
-    real = publishing.files.copy_range
+    real = publishing.files.write_at
     monkeypatch.setattr(publishing, "_SLICE_BYTES", 300_000)
     slices = 0
 
-    def between(source: int, target: int, start: int, length: int) -> int:
+    def between(target: int, data: bytes, start: int) -> None:
         nonlocal slices
         slices += 1
-        return real(source, target, start, length)
+        real(target, data, start)
 
-    monkeypatch.setattr(publishing.files, "copy_range", between)
+    monkeypatch.setattr(publishing.files, "write_at", between)
     real_gate = store.gate
     inside = False
 
