@@ -25,6 +25,8 @@ _MODULES = (
     "cycle",
     "data",
     "telemetry",
+    "contracts",
+    "quarantine",
     "estimation",
     "allocation",
     "cluster",

@@ -113,7 +113,7 @@ def check_batch(
 def _with_helpers(connection: duckdb.DuckDBPyConnection, suite: Suite) -> pa.Table:
     """The registered batch with its helper columns; in its own order where that matters."""
     try:
-        checked = connection.sql(suite.helpers or "SELECT * FROM batch").to_arrow_table()
+        checked = connection.sql(suite.helpers).to_arrow_table()
     except duckdb.Error as error:
         line = str(error).strip().splitlines()[0]
         raise InvalidContract([f"its helper query fails: {line}"], where=suite.where) from error

@@ -64,8 +64,8 @@ class Suite:
     checks: tuple[Check, ...]
     allowed_rows: int
     """So many bad rows never refuse a batch, however small it is."""
-    helpers: str | None
-    """The query of helper columns; None where there are none."""
+    helpers: str
+    """The query of helper columns."""
     sha256: str
 
 
@@ -89,7 +89,7 @@ def _entries(text: str, where: str) -> list[tuple[Any, int]]:
         at = end
 
 
-def parse_suite(text: str, *, table: str, where: str, helpers: str | None) -> Suite:
+def parse_suite(text: str, *, table: str, where: str, helpers: str) -> Suite:
     """A suite from its text; everything wrong with it is listed with its line."""
     try:
         raw = json.loads(text)
@@ -126,7 +126,7 @@ def parse_suite(text: str, *, table: str, where: str, helpers: str | None) -> Su
         )
     if faults:
         raise InvalidContract(faults, where=where)
-    digest = hashlib.sha256((text + (helpers or "")).encode()).hexdigest()
+    digest = hashlib.sha256((text + helpers).encode()).hexdigest()
     return Suite(table, where, tuple(checks), rows, helpers, digest)
 
 
@@ -160,14 +160,14 @@ def _fault(entry: object) -> str | None:
     return next((fault for good, fault in rules if not good), None)
 
 
-def _helpers(table: str, folder: Path | None) -> str | None:
+def _helpers(table: str, folder: Path | None) -> str:
     own = folder / f"{table}.sql" if folder else None
     if own is not None and own.exists():
         return own.read_text(encoding="utf-8")
     try:
         return statement(f"contracts_{table}")
     except InvalidInput:
-        return None
+        return statement("contracts_plain")
 
 
 def load_suite(path: Path) -> Suite:

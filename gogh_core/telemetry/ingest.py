@@ -23,7 +23,15 @@ from gogh_core.telemetry.parse import Parser, Piece, pieces
 from gogh_core.telemetry.records import record_state
 from gogh_core.telemetry.report import IngestReport, SourceReport
 from gogh_core.telemetry.retain import clean_spool, known_files
-from gogh_core.telemetry.spool import FOLDERS, Found, Position, head_sha256, open_safely, scan
+from gogh_core.telemetry.spool import (
+    FOLDERS,
+    Found,
+    Position,
+    head_sha256,
+    open_safely,
+    scan,
+    strays,
+)
 from gogh_core.telemetry.take import store_positions, take
 
 __all__ = ["CHUNK_ROWS", "ingest", "ingest_prometheus", "ingest_spool"]
@@ -69,8 +77,10 @@ def ingest_spool(
     tell: Tell = lambda _: None,
 ) -> list[SourceReport]:
     """Take in what is new in the spool, folder by folder."""
+    if not settings.spool.exists():
+        return []
     known = known_files(store)
-    listed = list(_listed(settings))
+    listed = list(scan(settings.spool, max_file_mb=settings.telemetry.max_file_mb))
     reports = {folder: SourceReport(folder) for folder in FOLDERS}
     seen: set[str] = set()
     parser = Parser()
@@ -95,12 +105,18 @@ def ingest_spool(
                 reports[folder] = run.folder(reports[folder], found, tell)
     finally:
         parser.close()
-    return [report for folder, report in reports.items() if folder in seen]
+    found_out = _outside(settings)
+    return [*found_out, *(report for folder, report in reports.items() if folder in seen)]
 
 
-def _listed(settings: Settings) -> Iterator[Found]:
-    if settings.spool.exists():
-        yield from scan(settings.spool, max_file_mb=settings.telemetry.max_file_mb)
+def _outside(settings: Settings) -> list[SourceReport]:
+    """A warning when something lies where nothing is read."""
+    names = strays(settings.spool)
+    if not names:
+        return []
+    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+    told = f"{', '.join(names[:5])}{more} not read: a file belongs into one of {', '.join(FOLDERS)}"
+    return [SourceReport("spool", warnings=(told,))]
 
 
 class _Run:

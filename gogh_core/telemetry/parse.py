@@ -37,8 +37,9 @@ from gogh_core.telemetry.text import (
 )
 from gogh_core.telemetry.typed import sample_rows
 
-__all__ = ["Parser", "Piece", "pieces"]
+__all__ = ["ENERGY_COLUMN", "Parser", "Piece", "pieces"]
 
+ENERGY_COLUMN = re.compile(r"gpu(\d+)_energy")
 PARQUET_ROWS = 100_000
 _BOMB_BYTES = 256 * 2**20
 _BOMB_RATIO = 1000
@@ -268,9 +269,7 @@ def _energy_cells(block: Block, header: str, found: Found) -> pa.Table:
     """Energy windows: one row for each window and GPU; type and label are in the file's name."""
     base = SHAPES["energy_windows"]
     columns = [cell.strip() for cell in header.split(",")]
-    gpus = {
-        i: m[1] for i, name in enumerate(columns) if (m := re.fullmatch(r"gpu(\d+)_energy", name))
-    }
+    gpus = {i: m[1] for i, name in enumerate(columns) if (m := ENERGY_COLUMN.fullmatch(name))}
     if not gpus:
         raise BatchRefused("has no column gpuN_energy", where=found.key)
     wide = replace(

@@ -27,6 +27,7 @@ from gogh_core.telemetry.take import fill_temporary, with_gpu_types
 
 __all__ = ["Readmission", "drop", "held", "readmit", "show"]
 
+_LETTERS = 6  # of an id are enough, where they fit one row only
 _NEVER_LATE_S = 1e9  # what a person readmits is taken, however old
 
 
@@ -44,32 +45,52 @@ def held(
     store: Store,
     *,
     table: str | None = None,
+    source: str | None = None,
     batch: str | None = None,
     status: str = "held",
     limit: int = 100,
 ) -> list[dict[str, Any]]:
-    """Rows of the quarantine, newest first."""
+    """Rows of the quarantine, newest first; each says how many there are in all (`total`)."""
+    wanted = {"table": table, "source": source, "batch": batch, "status": status, "limit": limit}
     with store.read() as connection:
-        found = fetch(
-            connection, "telemetry_quarantine", table=table, batch=batch, status=status, limit=limit
-        )
-    return list(found.to_pylist())
+        return list(fetch(connection, "telemetry_quarantine", **wanted).to_pylist())
 
 
 def show(store: Store, quarantine_id: str) -> dict[str, Any]:
     """One row with everything known of it; the beginning of its id is enough."""
+    return _chosen(store, [quarantine_id])[0]
+
+
+def _chosen(
+    store: Store, ids: Sequence[str], source: str | None = None, *, settled: bool = True
+) -> list[dict[str, Any]]:
+    """The row of each id, and all that a source has there; every id that fits none is told."""
     with store.read() as connection:
-        rows = fetch(connection, "telemetry_quarantined", ids=[quarantine_id]).to_pylist()
-    if len(rows) != 1:
-        what = "is in the quarantine under no row" if not rows else f"fits {len(rows)} rows"
-        raise InvalidInput(f"{quarantine_id!r} {what}", todo="`gogh quarantine list` shows the ids")
-    return dict(rows[0])
+        found = fetch(connection, "telemetry_quarantined", ids=list(ids), source=source)
+    rows: list[dict[str, Any]] = found.to_pylist()
+    faults = []
+    for wanted in ids:
+        fits = [row for row in rows if row["quarantine_id"].startswith(wanted)]
+        if len(wanted) < _LETTERS:
+            faults.append(f"{wanted!r} is shorter than {_LETTERS} letters")
+        elif len(fits) != 1:
+            faults.append(f"{wanted!r} fits {len(fits) or 'no'} rows")
+        elif not settled and fits[0]["status"] != "held":
+            faults.append(f"{wanted!r} is {fits[0]['status']} already")
+    if source is not None and all(row["source"] != source for row in rows):
+        faults.append(f"nothing of {source} is held")
+    if faults or not rows:
+        what = "; ".join(faults) or "no row is named"
+        raise InvalidInput(what, where="quarantine", todo="`gogh quarantine list` shows the ids")
+    return rows
 
 
-def drop(store: Store, ids: Sequence[str], *, now: datetime) -> int:
+def drop(store: Store, ids: Sequence[str], *, source: str | None = None, now: datetime) -> int:
     """Settle rows without using them; how many."""
+    rows = _chosen(store, ids, source, settled=False)
+    chosen = [row["quarantine_id"] for row in rows]
     with store.write() as connection:
-        rows = fetch(connection, "telemetry_drop", ids=list(ids), now=now)
+        fetch(connection, "telemetry_settle", ids=chosen, status="dropped", now=now)
     return len(rows)
 
 
@@ -78,15 +99,12 @@ def readmit(
     settings: Settings,
     ids: Sequence[str],
     *,
+    source: str | None = None,
     now: datetime,
     repaired: Mapping[str, str] | None = None,
 ) -> Readmission:
     """Run the contract again on held rows, with repaired values, and take what is clean."""
-    with store.read() as connection:
-        rows = fetch(connection, "telemetry_quarantined", ids=list(ids)).to_pylist()
-    rows = [row for row in rows if row["status"] == "held"]
-    if not rows:
-        raise InvalidInput("no such row is held", todo="`gogh quarantine list` shows what is")
+    rows = _chosen(store, ids, source, settled=False)
     tables = sorted({row["table_name"] for row in rows})
     for table in tables:
         if table not in SHAPES:
@@ -154,7 +172,7 @@ def _readmit_table(
         fetch(connection, "telemetry_ledger", table=table, now=now, warned=False)
         record_run(connection, suite, verdict, run_id=batch_id, sources=["quarantine"], now=now)
         good = [ids[n] for n, row in fates.items() if row["fate"] != "quarantined"]
-        fetch(connection, "telemetry_settle", ids=good, now=now)
+        fetch(connection, "telemetry_settle", ids=good, status="readmitted", now=now)
     bad = {ids[n]: str(row["reason"]) for n, row in fates.items() if row["fate"] == "quarantined"}
     return good, bad
 

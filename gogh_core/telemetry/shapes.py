@@ -122,6 +122,16 @@ SHAPES: dict[str, Shape] = {
     )
 }
 
+
+def _known_as(shape: Shape) -> list[str]:
+    """The columns a file must have, each with the other names it may have."""
+    found = []
+    for column in sorted(shape.required):
+        others = [theirs for theirs, ours in shape.aliases.items() if ours == column]
+        found.append(f"{column} (or {', '.join(others)})" if others else column)
+    return found
+
+
 _UNIT = re.compile(r"\s*\[[^\]]*\]\s*$")
 
 
@@ -150,7 +160,7 @@ def rename(
         raise BatchRefused(
             f"column {', '.join(missing)} is missing",
             where=where,
-            todo=" ".join(todo) or f"{shape.table} needs {', '.join(sorted(shape.required))}",
+            todo=" ".join(todo) or f"{shape.table} needs {', '.join(_known_as(shape))}",
         )
     notes = [f"columns not used: {', '.join(unknown)}"] if unknown else []
     return names, notes

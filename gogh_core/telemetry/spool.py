@@ -17,7 +17,7 @@ from typing import BinaryIO
 
 from gogh_core.errors import BatchRefused
 
-__all__ = ["FOLDERS", "Found", "Position", "head_sha256", "open_safely", "scan"]
+__all__ = ["FOLDERS", "Found", "Position", "head_sha256", "open_safely", "scan", "strays"]
 
 # Folder of the spool -> table. The order is that of ingest: who ran where comes first.
 FOLDERS: Mapping[str, str] = {
@@ -110,6 +110,12 @@ def scan(spool: Path, *, max_file_mb: int) -> Iterator[Found]:
             if entry.name.startswith(".") or entry.name.endswith((".open", ".tmp")):
                 continue
             yield _found(folder, entry, max_file_mb)
+
+
+def strays(spool: Path) -> list[str]:
+    """What lies in the spool outside of its folders, where nothing is read."""
+    with os.scandir(spool) as entries:
+        return sorted(e.name for e in entries if e.name not in FOLDERS and e.name[0] != ".")
 
 
 def _natural(name: str) -> tuple[str, int, str]:

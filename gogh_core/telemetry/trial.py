@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
@@ -12,11 +13,11 @@ import numpy as np
 import pyarrow as pa
 
 from gogh_core.contracts import Suite, Verdict, check_batch
-from gogh_core.errors import InvalidInput
+from gogh_core.errors import BatchRefused, InvalidInput
 from gogh_core.settings import Settings
 from gogh_core.store import Store, fetch
-from gogh_core.telemetry.parse import Parser, pieces
-from gogh_core.telemetry.shapes import SHAPES
+from gogh_core.telemetry.parse import ENERGY_COLUMN, Parser, pieces
+from gogh_core.telemetry.shapes import SHAPES, rename
 from gogh_core.telemetry.spool import FOLDERS, Found
 from gogh_core.telemetry.take import with_gpu_types
 
@@ -26,8 +27,22 @@ TRIAL_ROWS = 1_000_000
 
 
 def table_of(path: Path) -> str | None:
-    """The table a file of the spool is for, from the folder it lies in."""
-    return FOLDERS.get(path.parent.name)
+    """The table a file is for: by the folder of the spool it lies in, or by its columns."""
+    if path.parent.name in FOLDERS:
+        return FOLDERS[path.parent.name]
+    if path.suffix != ".csv" or not path.is_file():
+        return None
+    with path.open(encoding="utf-8", errors="replace") as stream:
+        header = next(csv.reader([stream.readline(1 << 16)], skipinitialspace=True), [])
+    if any(ENERGY_COLUMN.fullmatch(name) for name in header):
+        return "energy_windows"
+    for table, shape in SHAPES.items():
+        try:
+            rename(shape, header, where=path.name)
+        except BatchRefused:
+            continue
+        return table
+    return None
 
 
 @contextmanager

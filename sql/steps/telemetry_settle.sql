@@ -1,2 +1,3 @@
--- Rows of the quarantine that were readmitted.
-UPDATE quarantine SET status = 'readmitted', settled_at = $now WHERE list_contains($ids, quarantine_id);
+-- Held rows of the quarantine that were readmitted or dropped; nothing is deleted.
+UPDATE quarantine SET status = $status, settled_at = $now
+WHERE status = 'held' AND quarantine_id IN (SELECT unnest($ids))

@@ -83,6 +83,19 @@ def test_one_row_is_shown_whole(gogh: Any) -> None:
     gogh("quarantine", "show", "ffffffffffff", fails=InvalidInput)
 
 
+def test_an_id_that_fits_no_row_or_several_stops_everything(gogh: Any, store: Store) -> None:
+    known = [str(row["quarantine_id"]) for row in held(gogh, "gpu/s1-1.csv")]
+    said = gogh("quarantine", "drop", known[0], "nonsense", known[1][:4], fails=InvalidInput)
+    assert "'nonsense' fits no rows" in said
+    assert f"{known[1][:4]!r} is shorter than 6 letters" in said
+    assert "nothing of gpu/x.csv is held" in gogh(
+        "quarantine", "readmit", "--source", "gpu/x.csv", fails=InvalidInput
+    )
+    assert "no row is named" in gogh("quarantine", "drop", fails=InvalidInput)
+    assert len(held(gogh, "gpu/s1-1.csv")) == 2, "nothing was settled"
+    assert "1 of 22 rows" in gogh("quarantine", "list", "--limit", 1).output
+
+
 def test_a_row_is_readmitted_when_its_contract_holds(gogh: Any, store: Store) -> None:
     [first, second] = sorted(held(gogh, "gpu/s1-1.csv"), key=lambda row: int(row["line"]))
     again = gogh("quarantine", "readmit", first["quarantine_id"])
@@ -95,7 +108,8 @@ def test_a_row_is_readmitted_when_its_contract_holds(gogh: Any, store: Store) ->
         (70.0,)
     ]
     assert "1 dropped" in gogh("quarantine", "drop", second["quarantine_id"]).output
-    gogh("quarantine", "drop", second["quarantine_id"], fails=InvalidInput)
+    again = gogh("quarantine", "drop", second["quarantine_id"], fails=InvalidInput)
+    assert "is dropped already" in again
     assert not held(gogh, "gpu/s1-1.csv")
 
 
@@ -108,8 +122,8 @@ def test_a_refused_batch_is_repaired_and_readmitted(gogh: Any, store: Store) -> 
     good = [row["quarantine_id"] for row in rows if row["expectation"] == "batch refused"]
     assert len(good) == 10
     assert "10 readmitted" in gogh("quarantine", "readmit", *good).output
-    bad = [row["quarantine_id"] for row in held(gogh, "gpu/s2-1.csv")]
-    assert "10 readmitted" in gogh("quarantine", "readmit", *bad, "--set", "power_w=90").output
+    repaired = ("--source", "gpu/s2-1.csv", "--set", "power_w=90")
+    assert "10 readmitted" in gogh("quarantine", "readmit", *repaired).output
     assert rows_of(store, counted) == [(20,)]
     assert not held(gogh, "gpu/s2-1.csv")
 
