@@ -38,6 +38,7 @@ PAGES = {
 }
 """Key and title of every artifact."""
 
+LEARN_AND_PLAN = ("retrain", "estimate", "allocate")
 _SHOWN = 50
 Row = Mapping[str, Any]
 
@@ -191,13 +192,23 @@ def cycle_page(
     return "\n".join(lines) + "\n"
 
 
-def seconds_page(seconds: Mapping[str, float]) -> str:
-    """Where the cycle's seconds went."""
+def seconds_page(
+    seconds: Mapping[str, float], cpu_s: Mapping[str, float], *, process_cpu_s: float
+) -> str:
+    """Where the cycle's seconds went; `process_cpu_s` is the CPU of the run's process so far."""
     total = sum(seconds.values())
-    rows = [(step, f"{s:.2f}", f"{s / (total or 1):.0%}") for step, s in seconds.items()]
-    table = _table(("step", "seconds", "share"), [*rows, ("total", f"{total:.2f}", "100%")])
+    rows = [
+        (step, f"{s:.2f}", f"{s / (total or 1):.0%}", f"{cpu_s.get(step, 0.0):.2f}")
+        for step, s in seconds.items()
+    ]
+    rest_s = max(0.0, process_cpu_s - sum(cpu_s.values()))
+    rows.append(("imports, Prefect", "", "", f"{rest_s:.2f}"))
+    rows.append(("total", f"{total:.2f}", "100%", f"{process_cpu_s:.2f}"))
+    table = _table(("step", "seconds", "share", "CPU seconds"), rows)
     picture = _picture("seconds by step", charts.parts("Seconds", seconds, unit="s"))
-    return "\n".join(["## Where the seconds went", "", picture, "", *table]) + "\n"
+    aside_s = process_cpu_s - sum(cpu_s.get(step, 0.0) for step in LEARN_AND_PLAN)
+    last = f"Neither planning nor learning: {aside_s:.1f} s of CPU."
+    return "\n".join(["## Where the seconds went", "", picture, "", *table, "", last]) + "\n"
 
 
 def contracts_page(batches: Sequence[Row], held: Sequence[Row]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 from prefect.artifacts import create_markdown_artifact, create_table_artifact
@@ -49,7 +50,6 @@ def show_cycle(desk: Desk, report: CycleReport, *, kind: str = "plan") -> str:
     if report.plan is not None:
         _show_plan(desk, report, name)
     _page("gogh-difference", lambda: difference_of(desk, report))
-    _page("gogh-seconds", lambda: artifacts.seconds_page(report.seconds))
     show_figures(desk)
     show_contracts(desk)
     pages = {key: title for key, title in artifacts.PAGES.items() if key != "gogh-cycle"}
@@ -63,6 +63,12 @@ def show_cycle(desk: Desk, report: CycleReport, *, kind: str = "plan") -> str:
             notes=report.plan.notes if report.plan else (),
             seconds=report.seconds,
             links=desk.links(pages) | {"all runs": "/runs"},
+        ),
+    )
+    _page(
+        "gogh-seconds",
+        lambda: artifacts.seconds_page(
+            report.seconds, report.cpu_s, process_cpu_s=time.process_time()
         ),
     )
     desk.finished()

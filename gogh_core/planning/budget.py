@@ -28,6 +28,7 @@ class Budget:
         self._report = report or (lambda _name, _seconds: None)
         self._started = time.monotonic()
         self.seconds: dict[str, float] = {}
+        self.cpu_s: dict[str, float] = {}
 
     @property
     def left_s(self) -> float:
@@ -38,12 +39,13 @@ class Budget:
     def step(self, name: str) -> Iterator[None]:
         """Count the time of a step; `report` hears of its beginning (0 s) and of its end."""
         self._report(name, 0.0)
-        began = time.monotonic()
+        began, began_cpu = time.monotonic(), time.process_time()
         try:
             yield
         finally:
-            spent = time.monotonic() - began
+            spent, cpu_s = time.monotonic() - began, time.process_time() - began_cpu
             self.seconds[name] = self.seconds.get(name, 0.0) + spent
+            self.cpu_s[name] = self.cpu_s.get(name, 0.0) + cpu_s
             self._report(name, spent)
 
     def within(self, name: str, work: Callable[[], T]) -> T:

@@ -45,6 +45,8 @@ class CycleReport:
     retrained: Retrained | None = None
     degraded: tuple[str, ...] = ()
     seconds: dict[str, float] = field(default_factory=dict)
+    cpu_s: dict[str, float] = field(default_factory=dict)
+    """Seconds and seconds of CPU, by step."""
     estimate_error: float | None = None
     """Median relative error of the last cycle's means against what was then measured."""
     detail: str = ""

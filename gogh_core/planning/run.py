@@ -94,6 +94,7 @@ class _Run:
             request=self.request,
             degraded=tuple(dict.fromkeys(self.degraded)),
             seconds=dict(self.budget.seconds),
+            cpu_s=dict(self.budget.cpu_s),
             detail=detail,
             at=self.clock(),
             **{**self.facts, **more},

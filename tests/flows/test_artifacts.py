@@ -84,6 +84,17 @@ def test_the_cycle_page_names_what_was_done_without_and_links_on():
     assert "allocate: 3.00 s (75%)" in "".join(picture.itertext())
 
 
+def test_where_the_seconds_went_tells_what_planning_and_learning_did_not_take():
+    seconds, cpu_s = {"ingest": 1.0, "retrain": 2.0, "allocate": 3.0}, {"ingest": 0.5}
+    page = artifacts.seconds_page(
+        seconds, cpu_s | {"retrain": 2.0, "allocate": 2.5}, process_cpu_s=9.0
+    )
+    assert "| allocate | 3.00 | 50% | 2.50 |" in page
+    assert "| imports, Prefect |  |  | 4.00 |" in page
+    assert "| total | 6.00 | 100% | 9.00 |" in page
+    assert "Neither planning nor learning: 4.5 s of CPU." in page
+
+
 def test_energy_and_promises_are_a_chart_even_with_holes():
     windows = [
         {

@@ -8,7 +8,9 @@ from __future__ import annotations
 import contextlib
 import random
 import time
+from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 import httpx
@@ -24,6 +26,19 @@ from tests.e2e.stack import Stack, running, until
 
 ENDED = {"emitted", "waiting", "rejected", "superseded"}
 FIRST = datetime(2030, 1, 1, tzinfo=UTC)
+TWICE = """
+SELECT plan_id, action_id, count(*) AS confirmed
+FROM action_events
+WHERE state = 'confirmed'
+GROUP BY ALL
+HAVING count(*) > 1
+UNION ALL
+SELECT plan_id, 'end of the plan', count(*)
+FROM execution_events
+WHERE state = 'done'
+GROUP BY ALL
+HAVING count(*) > 1
+"""
 
 
 @pytest.fixture(scope="module")
@@ -58,35 +73,88 @@ def outcome(stack: Stack, window: datetime) -> tuple[str, str | None, int] | Non
     return row["state"], row["detail"], plans
 
 
-def survive(stack: Stack, windows: int, seed: int) -> None:
-    chance = random.Random(seed)
-    for number in range(windows):
-        window = FIRST + timedelta(seconds=number * stack.settings.cycle.window_s)
-        moment = {"window": window.isoformat()}
+def step_of(stack: Stack, ident: str) -> str:
+    """The step a run is in: its newest task, or how far the run itself is."""
+    record = stack.api.call("GET", f"/flow_runs/{ident}")
+    body = {"flow_runs": {"id": {"any_": [ident]}}, "sort": "EXPECTED_START_TIME_DESC"}
+    tasks = stack.api.call("POST", "/task_runs/filter", body)
+    if not tasks or record["state_type"] not in ("RUNNING", "PENDING"):
+        return str(record["state_name"]).lower()
+    return str(tasks[0]["name"])
+
+
+@dataclass(frozen=True)
+class Blow:
+    """What was done to one window, and what came of it."""
+
+    window: int
+    step: str
+    """Where the run was when its worker was killed."""
+    kills: int
+    server: bool
+    locked_s: float
+    runs: int
+    state: str
+    detail: str
+    plans: int
+
+    def __str__(self) -> str:
+        server = ", server restarted" if self.server else ""
+        return (
+            f"window {self.window:2}: killed in {self.step} ({self.kills} workers{server}, "
+            f"database locked {self.locked_s:.1f} s) -> {self.state}, {self.plans} plan, "
+            f"{self.runs} runs"
+        )
+
+
+def strike(stack: Stack, number: int, chance: random.Random) -> Blow:
+    """Begin a window, kill what works on it anywhere, and let it be gone on with."""
+    window = FIRST + timedelta(seconds=number * stack.settings.cycle.window_s)
+    moment = {"window": window.isoformat()}
+    ident = stack.api.run("reallocation/reallocation", moment)["id"]
+    time.sleep(chance.uniform(2, 16))
+    step = step_of(stack, ident)
+    workers = [1, 2] if number % 2 == 0 else [1]
+    for worker in workers:
+        kill(stack, worker)
+    restart = number % 3 == 1
+    if restart:
+        Daemon("server", stack.settings.home.absolute()).stop(grace_s=5)
+    locked_s = chance.uniform(0, 3)
+    with Store(stack.settings).gate():  # the database is locked for a moment
+        time.sleep(locked_s)
+    bring_up(stack.settings, workers=2, say=lambda line: None)
+
+    def ended() -> bool:
+        found = outcome(stack, window)
+        return found is not None and found[0] in ENDED
+
+    runs = 1
+    for _ in range(6):
         stack.api.run("reallocation/reallocation", moment)
-        time.sleep(chance.uniform(2, 14))
-        kill(stack, 1)
-        if number % 2 == 0:
-            kill(stack, 2)
-        if number % 3 == 1:
-            Daemon("server", stack.settings.home.absolute()).stop(grace_s=5)
-        with Store(stack.settings).gate():  # the database is locked for a moment
-            time.sleep(chance.uniform(0, 3))
-        bring_up(stack.settings, workers=2, say=lambda line: None)
+        runs += 1
+        with contextlib.suppress(AssertionError):
+            until(ended, f"the end of window {number}", patience_s=60)
+            break
+    state, detail, plans = outcome(stack, window) or ("missing", None, 0)
+    blow = Blow(number, step, len(workers), restart, locked_s, runs, state, detail or "", plans)
+    print(blow, flush=True)
+    return blow
 
-        def ended(window: datetime = window) -> bool:
-            found = outcome(stack, window)
-            return found is not None and found[0] in ENDED
 
-        for _ in range(6):
-            stack.api.run("reallocation/reallocation", moment)
-            with contextlib.suppress(AssertionError):
-                until(ended, f"the end of window {number}", patience_s=60)
-                break
-        state, detail, plans = outcome(stack, window) or ("missing", None, 0)
-        assert state in ENDED or detail, f"window {number} is {state} without a reason"
-        assert plans <= 1, f"window {number} has {plans} plans"
-        assert (state == "emitted") <= (plans == 1)
+def survive(stack: Stack, windows: int, seed: int) -> None:
+    """Every window has exactly one plan, emitted once, or a stated reason why not."""
+    chance = random.Random(seed)
+    blows = [strike(stack, number, chance) for number in range(windows)]
+    print("killed in:", dict(Counter(blow.step for blow in blows)))
+    print("ended as:", dict(Counter(blow.state for blow in blows)), flush=True)
+    for blow in blows:
+        assert blow.state in ENDED or blow.detail, f"{blow} without a reason"
+        assert blow.plans <= 1, blow
+        assert (blow.state == "emitted") <= (blow.plans == 1), blow
+    with Store(stack.settings).read() as connection:
+        twice = connection.execute(TWICE).fetchall()
+    assert twice == [], "no plan is carried out twice, no job placed twice by one plan"
 
 
 @pytest.mark.e2e
