@@ -1,9 +1,10 @@
-"""A DCGM exporter for the tests and a Prometheus that scrapes it; both on loopback."""
+"""A DCGM exporter, a Prometheus over TLS that scrapes it, a gate that wants a token; loopback."""
 
 from __future__ import annotations
 
 import contextlib
 import socket
+import ssl
 import subprocess
 import threading
 import time
@@ -71,17 +72,40 @@ class Exporter:
         self._server.server_close()
 
 
+def certificate(folder: Path) -> tuple[Path, Path]:
+    """A certificate for 127.0.0.1, which is its own CA, and its key."""
+    made, key = folder / "tls.crt", folder / "tls.key"
+    subprocess.run(
+        [
+            *("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "7"),
+            *("-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"),
+            *("-out", str(made), "-keyout", str(key)),
+        ],
+        check=True,
+        capture_output=True,
+    )
+    return made, key
+
+
 class Prometheus:
-    """Debian's Prometheus on a folder of its own; can be stopped and started again."""
+    """Debian's Prometheus over TLS on a folder of its own; can be stopped and started again."""
 
     def __init__(self, folder: Path, target: int) -> None:
         self.folder = folder
         self.port = free_port()
-        self.url = f"http://127.0.0.1:{self.port}"
+        self.url = f"https://127.0.0.1:{self.port}"
         self._process: subprocess.Popen[bytes] | None = None
-        # One client: each new one would read all certificates again.
-        self._client = httpx.Client(base_url=self.url, timeout=30, trust_env=False, verify=False)
         folder.mkdir(parents=True, exist_ok=True)
+        self.ca, self.key = certificate(folder)
+        self.client = httpx.Client(
+            base_url=self.url,
+            timeout=30,
+            trust_env=False,
+            verify=ssl.create_default_context(cafile=str(self.ca)),
+        )
+        (folder / "web.yml").write_text(
+            f"tls_server_config: {{cert_file: {self.ca}, key_file: {self.key}}}\n"
+        )
         (folder / "prometheus.yml").write_text(
             "global: {scrape_interval: 1s, scrape_timeout: 1s}\n"
             "scrape_configs:\n  - job_name: dcgm\n    static_configs:\n"
@@ -94,6 +118,7 @@ class Prometheus:
             [
                 "prometheus",
                 f"--config.file={self.folder}/prometheus.yml",
+                f"--web.config.file={self.folder}/web.yml",
                 f"--storage.tsdb.path={self.folder}/data",
                 f"--web.listen-address=127.0.0.1:{self.port}",
             ],
@@ -104,7 +129,7 @@ class Prometheus:
 
     def ready(self) -> bool:
         try:
-            return self._client.get("/-/ready").status_code == 200
+            return self.client.get("/-/ready").status_code == 200
         except httpx.HTTPError:
             return False
 
@@ -118,13 +143,52 @@ class Prometheus:
         """(server, GPU, time) of every scrape it has, by its own raw samples."""
         query = f"DCGM_FI_DEV_POWER_USAGE[{int(end - start) + 1}s]"
         form = {"query": query, "time": f"{end:.3f}"}
-        answer = self._client.get("/api/v1/query", params=form).json()
+        answer = self.client.get("/api/v1/query", params=form).json()
         return {
             (series["metric"]["Hostname"], int(series["metric"]["gpu"]), round(float(ts), 3))
             for series in answer["data"]["result"]
             for ts, _ in series["values"]
             if start < float(ts) <= end
         }
+
+
+class Gate:
+    """A proxy over TLS before Prometheus that wants a token, and answers once with an error."""
+
+    def __init__(self, prometheus: Prometheus, token: str) -> None:
+        self.tokens: list[str | None] = []
+        gate = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                asked = self.rfile.read(int(self.headers["Content-Length"]))
+                gate.tokens.append(self.headers.get("Authorization"))
+                if gate.tokens[-1] != f"Bearer {token}":
+                    code, body = 401, b"no"
+                elif len(gate.tokens) == 1:
+                    code, body = 503, b'{"status":"error","error":"starting"}'
+                else:
+                    kind = {"Content-Type": self.headers["Content-Type"]}
+                    answer = prometheus.client.post(self.path, content=asked, headers=kind)
+                    code, body = answer.status_code, answer.content
+                self.send_response(code)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_: Any) -> None:
+                return
+
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(prometheus.ca, prometheus.key)
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
+        self.url = f"https://127.0.0.1:{self._server.server_address[1]}"
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
 
 
 def wait_for(condition: Callable[[], bool], what: str, timeout_s: float = 120.0) -> None:

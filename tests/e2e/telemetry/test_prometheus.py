@@ -1,12 +1,10 @@
-"""Prometheus for real: scraped every second, pulled from the watermark, stopped in the middle."""
+"""Prometheus for real, over TLS: pulled from the watermark, stopped in the middle, with a token."""
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +16,7 @@ from gogh_core.store import Store
 from gogh_core.telemetry import record_state
 from gogh_core.telemetry.ingest import ingest_prometheus
 from gogh_core.telemetry.report import SourceReport
-from tests.e2e.telemetry.dcgm import Exporter, Prometheus, wait_for
+from tests.e2e.telemetry.dcgm import Exporter, Gate, Prometheus, wait_for
 from tests.telemetry.world import adds_up, rows_of, state_of
 
 pytestmark = pytest.mark.e2e
@@ -26,19 +24,20 @@ pytestmark = pytest.mark.e2e
 STATE = state_of([("n1", "v100", 2), ("n2", "t4", 1)])
 
 
-@pytest.fixture
-def prometheus(tmp_path: Path) -> Iterator[Prometheus]:
+@pytest.fixture(scope="module")
+def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
     exporter = Exporter()
-    server = Prometheus(tmp_path / "prometheus", exporter.port)
+    server = Prometheus(tmp_path_factory.mktemp("prometheus"), exporter.port)
     server.start()
     yield server
     server.stop()
     exporter.close()
 
 
-def opened(tmp_path: Path, url: str, **more: Any) -> tuple[Settings, Store]:
+def opened(tmp_path: Path, url: str, ca: Path | None, **more: Any) -> tuple[Settings, Store]:
     telemetry = {
         "prometheus_url": url,
+        "prometheus_ca": ca,
         "prometheus_delay_s": 2.0,
         "prometheus_page_s": 60,
         "late_s": 120.0,
@@ -66,7 +65,7 @@ def stored(store: Store) -> set[tuple[str, int, float]]:
 def test_every_scrape_is_taken_once_though_prometheus_is_restarted(
     prometheus: Prometheus, tmp_path: Path
 ) -> None:
-    settings, store = opened(tmp_path, prometheus.url)
+    settings, store = opened(tmp_path, prometheus.url, prometheus.ca)
     began = time.time() - 1
     wait_for(lambda: len(prometheus.scrapes(began, time.time())) >= 24, "scrapes")
     first = pull(settings, store)
@@ -103,49 +102,37 @@ def test_every_scrape_is_taken_once_though_prometheus_is_restarted(
     assert ledger[0][0] >= 4
 
 
-class Gate:
-    """A Prometheus that wants a token, and once answers with an error."""
-
-    def __init__(self) -> None:
-        self.tokens: list[str | None] = []
-        gate = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                self.rfile.read(int(self.headers["Content-Length"]))
-                gate.tokens.append(self.headers.get("Authorization"))
-                code, body = 200, b'{"status":"success","data":{"result":[]}}'
-                if gate.tokens[-1] != "Bearer secret":
-                    code, body = 401, b"no"
-                elif len(gate.tokens) == 1:
-                    code, body = 503, b'{"status":"error","error":"starting"}'
-                self.send_response(code)
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, *_: Any) -> None:
-                return
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
-
-
-def test_the_token_is_sent_and_never_shown(tmp_path: Path) -> None:
-    gate = Gate()
-    settings, store = opened(tmp_path, gate.url, prometheus_token="secret")
-    assert pull(settings, store).ok, "a 503 is tried again"
-    wrong, _ = opened(tmp_path, gate.url, prometheus_token="hunter2")
+def test_through_a_gate_that_wants_a_token_every_scrape_comes(
+    prometheus: Prometheus, tmp_path: Path
+) -> None:
+    began = time.time() - 1
+    wait_for(lambda: len(prometheus.scrapes(began, time.time() - 2)) >= 6, "scrapes")
+    gate = Gate(prometheus, "secret")
+    settings, store = opened(tmp_path, gate.url, prometheus.ca, prometheus_token="secret")
+    first = pull(settings, store)
+    assert first.ok, first
+    assert first.rows_clean >= 6
+    wrong, _ = opened(tmp_path, gate.url, prometheus.ca, prometheus_token="hunter2")
     refused = pull(wrong, store)
-    gate.server.shutdown()
+    gate.close()
+    assert len(gate.tokens) > 8, "the 503 is tried again"
     assert refused.unavailable is not None
-    assert "refuses us" in refused.unavailable
+    assert "refuses us (401)" in refused.unavailable
     assert "hunter2" not in refused.unavailable + repr(wrong)
 
 
+def test_a_server_whose_certificate_is_not_ours_is_not_asked(
+    prometheus: Prometheus, tmp_path: Path
+) -> None:
+    settings, store = opened(tmp_path, prometheus.url, None, prometheus_token="secret")
+    found = pull(settings, store)
+    assert found.unavailable is not None
+    assert "certificate verify failed" in found.unavailable.lower()
+    assert rows_of(store, "SELECT count(*) FROM gpu_samples") == [(0,)]
+
+
 def test_a_missing_ca_file_is_told(tmp_path: Path) -> None:
-    settings, store = opened(tmp_path, "https://127.0.0.1:9", prometheus_ca=tmp_path / "none.pem")
+    settings, store = opened(tmp_path, "https://127.0.0.1:9", tmp_path / "none.pem")
     found = pull(settings, store)
     assert found.unavailable is not None
     assert "CA file" in found.unavailable
