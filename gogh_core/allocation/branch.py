@@ -20,7 +20,7 @@ from gogh_core.allocation.pricing import Prices
 from gogh_core.allocation.verify_bound import bound_of
 from gogh_core.allocation.ways import Way, ways_of
 
-__all__ = ["prove"]
+__all__ = ["offer_counts", "prove"]
 
 _NODES = 20000
 _MIP_SHARE = 0.4
@@ -243,6 +243,16 @@ def _split_option(search: Search, result: LpResult) -> tuple[str, int, int] | No
     return "option", best[1], int(np.floor(counts[best[1]]))
 
 
+def offer_counts(search: Search, best: Any, counts: dict[int, int]) -> None:
+    """Map counts in every way there is; the best plan so far takes what costs less."""
+    ways = [(True, False), (False, False)]
+    if search.c.running.any():
+        ways.append((True, True))
+    for fill, tidy in ways:
+        seats = map_counts(search.c, search.master.program, counts, fill=fill, tidy=tidy)
+        best.offer(search.c, seats, search.solver)
+
+
 class _Tries:
     """Rounds nodes: each one quickly, some by a MIP while that takes no more than its share."""
 
@@ -272,13 +282,12 @@ class _Tries:
             return
         self.tried.add(key)
         before = time.monotonic()
-        self._map(search.finish(node.result, {}, gap=min(self.gap / 2, 1e-3)))
+        slack_w = min(self.gap / 2, 1e-3) * abs(node.result.cost)
+        self._map(search.finish(node.result, {}, slack_w=slack_w))
         self.spent_s += time.monotonic() - before
 
     def _map(self, counts: dict[int, int]) -> None:
-        for fill in (True, False):
-            seats = map_counts(self.search.c, self.search.master.program, counts, fill=fill)
-            self.best.offer(self.search.c, seats, self.search.solver)
+        offer_counts(self.search, self.best, counts)
 
     def _merged(self, x: Any) -> dict[int, int]:
         """Bundles that a spread job uses in parts, as the one bundle that they are together."""

@@ -30,7 +30,12 @@ SMALL = 150
 """Up to so many jobs the gap is proven by branching."""
 _MIP_S = 6.0
 """Seconds for one MIP: what it has not found by then is found faster by fixing more."""
-_COUNTED = ("pair", "single", "tie", "stay", "host", "both", "keep")
+WIDE = 3000
+"""Up to so many groups a MIP may have all of them."""
+_NEAR = 0.07
+"""Of the mean cost of a job: columns that cost no more than that on top are near."""
+_DEAR = 5e-4
+"""Share of the cost above which rounding a number of servers is tried the other way too."""
 _OWN_GROUPS = ("alone", "side", "wait", "bundle")
 _OWN_JOBS = ("stay", "host", "both", "keep")
 
@@ -252,103 +257,93 @@ class Search:
             ]
             if not off or self.out_of_time():
                 break
-            for _, k in sorted(off)[: max(1, len(off) // 8)]:
-                value = round(x[self.master.on_columns[k]])
-                fixed["servers", k] = (value, value)
-            self.set_box(fixed)
-            found = self.generate(tolerance, rounds=4)
+            chosen = [k for _, k in sorted(off)[: max(1, len(off) // 8)]]
+            whole = {k: round(x[self.master.on_columns[k]]) for k in chosen}
+            found = self._fixed_at(fixed, whole, tolerance)
+            if found is None or found[0].cost > result.cost + _DEAR * abs(result.cost):
+                # Rounded down too far; one server more may cost less.
+                more = {k: int(np.ceil(x[self.master.on_columns[k]])) for k in chosen}
+                other = self._fixed_at(fixed, more, tolerance) if more != whole else None
+                if other is not None and (found is None or other[0].cost < found[0].cost):
+                    found, whole = other, more
             if found is None:
-                # Rounded down too far: the jobs do not fit; take the next server instead.
-                for key in fixed:
-                    if key not in box and key[0] == "servers":
-                        top = len(self.c.kinds[key[1]].servers)
-                        fixed[key] = (fixed[key][0], top)
-                self.set_box(fixed)
-                found = self.generate(tolerance, rounds=4)
-                if found is None:
-                    break
+                break
+            fixed.update({("servers", k): (n, n) for k, n in whole.items()})
             result = found[0]
-        self.set_box(box, before=fixed)
+        self.set_box(box, before={("servers", k): (0, 0) for k in range(len(self.c.kinds))})
         return result, fixed
 
-    def settle(self, result: LpResult, *, solves: int = 120) -> LpResult:
-        """Fix the counts of options a batch at a time, nearest to whole first; jobs adapt.
+    def _fixed_at(
+        self, fixed: Box, servers: dict[int, int], tolerance: float
+    ) -> tuple[LpResult, Prices] | None:
+        """The LP with these numbers of servers in use as well, or None if the jobs do not fit."""
+        self.set_box({**fixed, **{("servers", k): (n, n) for k, n in servers.items()}})
+        return self.generate(tolerance, rounds=4)
 
-        With whole counts of options what is left is a transport of jobs to sides, whose LP is
-        whole by itself.
+    def finish(
+        self, result: LpResult, fixed: Box, *, slack_w: float, wide: bool = False
+    ) -> dict[int, int]:
+        """Whole counts: what is whole stays, the rest is one MIP; else rounded down.
+
+        The MIP may stop `slack_w` above its bound. `wide` frees every group, but only for columns
+        that cost little more than the best ones.
         """
-        columns = self.master.program.columns
-        held: dict[int, tuple[float, float]] = {}
-        best = result
-        for _ in range(solves):
-            x = best.x
-            off = np.abs(x - np.round(x))
-            loose = [int(i) for i in np.flatnonzero(off > WHOLE) if columns[i].what[0] in _COUNTED]
-            if not loose or self.out_of_time():
-                break
-            order = sorted(loose, key=lambda i: (off[i], i))
-            near = [i for i in order if off[i] < 0.1] or order[: max(1, len(order) // 8)]
-            batch = {i: (float(round(x[i])), float(round(x[i]))) for i in near}
-            solved = self._with(batch)
-            if solved is None or solved.cost > best.cost + 5e-4 * abs(best.cost):
-                # Too many at once, or the wrong way: only the first, whichever way costs less.
-                for i in near:
-                    self.lp.set_column(i, columns[i].lower, columns[i].upper)
-                i = near[0]
-                ways = [(0.0, float(np.floor(x[i]))), (float(np.ceil(x[i])), columns[i].upper)]
-                tried = [(self._with({i: way}), way) for way in ways]
-                good = [(r.cost, way) for r, way in tried if r is not None]
-                if not good:
-                    self.lp.set_column(i, columns[i].lower, columns[i].upper)
-                    break
-                batch = {i: min(good)[1]}
-                solved = self._with(batch)
-                if solved is None:
-                    break
-            held.update(batch)
-            best = solved
-        for i in held:
-            self.lp.set_column(i, columns[i].lower, columns[i].upper)
-        return LpResult(True, best.cost, best.x, result.duals, result.reduced)
-
-    def _with(self, bounds: dict[int, tuple[float, float]]) -> LpResult | None:
-        """The LP with these bounds of columns, or None if it has no solution."""
-        for i, (low, high) in bounds.items():
-            self.lp.set_column(i, low, high)
-        result = self.lp.solve(dual=True, time_s=max(0.05, self.left_s()), brief=True)
-        return result if result.good else None
-
-    def finish(self, result: LpResult, fixed: Box, *, gap: float) -> dict[int, int]:
-        """Whole counts: what is whole stays, the rest is one MIP; else rounded down."""
         x = result.x
-        columns = self.master.program.columns
-        part = self._part(x, fixed, self._widened(result, self._fractional(x)))
-        rounded = {i: int(np.floor(v + WHOLE)) for i, v in enumerate(x) if v > WHOLE}
+        if wide:
+            part: Part | None = self._near(result, fixed)
+        else:
+            part = self._part(x, fixed, self._widened(result, self._fractional(x)))
+        rounded = {i: int(np.floor(v + WHOLE)) for i, v in enumerate(x) if v >= 1 - WHOLE}
         if part is None:
-            return {i: n for i, n in rounded.items() if n > 0}
-        counts = {i: n for i, n in rounded.items() if n > 0 and i not in set(part.columns)}
+            return rounded
+        found = self._solved(part, x, slack_w)
+        if found is None:
+            return rounded
+        inside = set(part.columns)
+        counts = {i: n for i, n in rounded.items() if i not in inside}
+        for index, value in found.items():
+            if round(value) > 0 and self.master.program.columns[index].what[0] != "on_server":
+                counts[index] = round(value)
+        return counts
+
+    def _solved(self, part: Part, x: Floats, slack_w: float) -> dict[int, float] | None:
+        """The MIP's answer, or None with a note."""
         seconds = min(self.left_s() - 0.5, _MIP_S)
         if len(self.c.cls) <= SMALL:
             # Branching needs the time more.
             seconds = min(seconds, max(1.0, 0.05 * self.left_s()))
         if self.solver_failed or seconds < 1.0:
-            return {i: n for i, n in rounded.items() if n > 0}
+            return None
+        columns = self.master.program.columns
+        cost_w = abs(sum(columns[i].cost * x[i] for i in part.columns if i < len(x)))
+        started = time.monotonic()
         try:
+            gap = min(slack_w / max(cost_w, 1e-9), 0.5)
             outcome = solve_mip(part, solver=self.solver, gap=gap, time_s=seconds)
         except SolverFailed as error:
             self.solver_failed = True
             self.notes.append(f"{error.what.splitlines()[0][:200]}; rounded without it")
-            return {i: n for i, n in rounded.items() if n > 0}
-        if outcome.found is None:
-            self.notes.append(f"{self.solver} found nothing ({outcome.message}); rounded instead")
-            return {i: n for i, n in rounded.items() if n > 0}
-        if not outcome.complete:
-            self.notes.append(f"{self.solver} stopped by its limit ({outcome.message})")
-        for index, value in outcome.found.items():
-            number = round(value)
-            if number > 0 and columns[index].what[0] not in ("on_server",):
-                counts[index] = number
-        return counts
+            return None
+        if not outcome.complete and time.monotonic() - started >= int(seconds):
+            # Where the clock stopped it another run may find something else.
+            self.notes.append(f"{self.solver} was stopped after {int(seconds)} s")
+        return outcome.found
+
+    def _near(self, result: LpResult, fixed: Box) -> Part:
+        """All columns in use, and those that cost little more at the present prices."""
+        near_w = _NEAR * abs(result.cost + self.c.fixed_w) / max(1, len(self.c.cls))
+        always = ("on", "on_server", "taken", "count", "way", "over")
+        chosen = [
+            index
+            for index, (x, more_w) in enumerate(zip(result.x, result.reduced, strict=True))
+            if x > WHOLE or more_w <= near_w or self.master.program.columns[index].what[0] in always
+        ]
+        bounds = {
+            self.master.on_columns[k]: (max(0.0, low - 1.0), high + 1.0)
+            for (what, k), (low, high) in fixed.items()
+            if what == "servers"
+        }
+        return Part(self.master.program, chosen, {}, bounds)
 
     def _fractional(self, x: Floats) -> set[int]:
         """Groups that are not decided by whole numbers."""

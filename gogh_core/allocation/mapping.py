@@ -14,6 +14,7 @@ from gogh_core.allocation.board import Board
 from gogh_core.allocation.compiled import Compiled, Seat, Seats, need_of
 from gogh_core.allocation.greedy import seat_greedily, whole_servers
 from gogh_core.allocation.lp import Program
+from gogh_core.allocation.room import make_room
 
 __all__ = ["map_counts"]
 
@@ -39,9 +40,17 @@ class _Pools:
 
 
 def map_counts(
-    c: Compiled, program: Program, counts: Mapping[int, int], *, fill: bool = True
+    c: Compiled,
+    program: Program,
+    counts: Mapping[int, int],
+    *,
+    fill: bool = True,
+    tidy: bool = False,
 ) -> Seats:
-    """Seats for a solution in counts of columns; `fill` seats who is left over greedily."""
+    """Seats for a solution in counts of columns.
+
+    `fill` seats who is left over greedily; `tidy` moves some who stay where a gang finds no room.
+    """
     board = Board(c)
     pools = _Pools(c)
     items: list[_Item] = []
@@ -97,7 +106,7 @@ def map_counts(
         items.extend(_Item(row, place, (pool.pop(),)) for _ in range(min(number, len(pool))))
     for j, bundle in loose.items():
         items.extend(_Item(row, (kind,), (j,)) for row, _, kind, realm in bundle if realm < 0)
-    _pack(c, board, items)
+    _pack(c, board, items, tidy)
     _drop_short(c, board)
     if fill:
         seat_greedily(board)
@@ -181,16 +190,21 @@ def _put_keeps(
                     board.put([Seat(j, slots, row, found), Seat(found, slots, row, j)])
 
 
-def _pack(c: Compiled, board: Board, items: list[_Item]) -> None:
+def _pack(c: Compiled, board: Board, items: list[_Item], tidy: bool) -> None:
     """Largest first, each into the fullest server of its kind that has room."""
     gpus = c.table.gpus
     items.sort(key=lambda item: (-int(gpus[item.row]), item.kinds, item.row, item.jobs))
     rooms: dict[int, dict[int, list[str]]] = {}
-    for kind in c.kinds:
+
+    def look(kind: int) -> None:
         by_room: dict[int, list[str]] = {}
-        for server in sorted(kind.servers, key=lambda s: (not board.in_use(s), s), reverse=True):
+        servers = c.kinds[kind].servers
+        for server in sorted(servers, key=lambda s: (not board.in_use(s), s), reverse=True):
             by_room.setdefault(len(board.free[server]), []).append(server)
-        rooms[kind.index] = by_room
+        rooms[kind] = by_room
+
+    for kind in c.kinds:
+        look(kind.index)
     for item in items:
         m, t = int(gpus[item.row]), int(c.table.type_id[item.row])
         if m > c.largest[t]:
@@ -203,6 +217,14 @@ def _pack(c: Compiled, board: Board, items: list[_Item]) -> None:
             found = _best_room(board, rooms[k], m, c.kinds[k].size)
             if found is not None:
                 break
+        if tidy and m > 1 and (found is None or not board.in_use(found)):
+            limit_w = c.kinds[c.kind_of[found]].use_w if found else float(c.wait_w[item.jobs[0]])
+            servers = [server for k in order for server in c.kinds[k].servers]
+            cleared = make_room(board, servers, m, limit_w)
+            if cleared is not None:
+                found, k = cleared, c.kind_of[cleared]
+                for kind_index in order:
+                    look(kind_index)
         if found is None:
             continue
         server = found

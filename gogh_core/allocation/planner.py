@@ -19,8 +19,8 @@ from gogh_core.allocation.assemble import (
     infeasible_plan,
     total,
 )
-from gogh_core.allocation.branch import prove
-from gogh_core.allocation.colgen import SMALL, Box, Search
+from gogh_core.allocation.branch import offer_counts, prove
+from gogh_core.allocation.colgen import SMALL, WIDE, Box, Search
 from gogh_core.allocation.compiled import Compiled, Seats
 from gogh_core.allocation.greedy import Infeasible, greedy_seats, stay_seats
 from gogh_core.allocation.lp import LpResult
@@ -152,7 +152,7 @@ def _rescued(compiled: Compiled, solver: str, deadline: float, notes: list[str])
         if found is None:
             return None
         dived, fixed = search.dive(found[0], {}, _LP_TOLERANCE)
-        counts = search.finish(dived, fixed, gap=0.0)
+        counts = search.finish(dived, fixed, slack_w=0.0)
         seats = map_counts(compiled, search.master.program, counts)
     finally:
         search.lp.close()
@@ -196,12 +196,9 @@ def _search(compiled: Compiled, best: _Best, solver: str, gap: float, deadline: 
         if search.out_of_time():
             return False
         dived, fixed = search.dive(result, {}, 10 * _LP_TOLERANCE)
-        _finish(search, best, dived, fixed, gap)
-        if best.gap > gap and not search.out_of_time():
-            search.set_box(fixed)
-            settled = search.settle(dived)
-            search.set_box({}, before=fixed)
-            _finish(search, best, settled, fixed, gap)
+        for wide in (False, True) if len(compiled.groups) <= WIDE else (False,):
+            if best.gap > gap and not search.out_of_time():
+                _finish(search, best, dived, fixed, gap, wide)
         if best.gap > gap and len(compiled.cls) <= SMALL:
             return prove(search, best, gap)
         return not search.out_of_time()
@@ -209,11 +206,18 @@ def _search(compiled: Compiled, best: _Best, solver: str, gap: float, deadline: 
         search.lp.close()
 
 
-def _finish(search: Search, best: _Best, result: LpResult, fixed: Box, gap: float) -> None:
-    counts = search.finish(result, fixed, gap=min(gap, 1e-3))
-    for fill in (True, False):
-        seats = map_counts(search.c, search.master.program, counts, fill=fill)
-        best.offer(search.c, seats, search.solver)
+def _finish(
+    search: Search, best: _Best, result: LpResult, fixed: Box, gap: float, wide: bool
+) -> None:
+    """A MIP that may stop where the plan is good enough; a small problem is branched on later."""
+    lp_w = result.cost + search.c.fixed_w
+    slack_w = 0.7 * gap * abs(best.bound_w)
+    if not wide:
+        # The numbers of servers are fixed, which has cost some of it already.
+        slack_w += best.bound_w - lp_w
+    slack_w = max(slack_w, min(gap, 1e-4) * abs(lp_w))
+    counts = search.finish(result, fixed, slack_w=slack_w, wide=wide)
+    offer_counts(search, best, counts)
 
 
 def _prove_root(compiled: Compiled, best: _Best, search: Search, prices: Any) -> None:

@@ -1,0 +1,98 @@
+"""Making room: who stays leaves free GPUs scattered, and a gang needs them on one server.
+
+Small units (a job, or two that share) of one server move into holes of others of the same GPU
+type, the cheapest to move first, until the gang fits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gogh_core.allocation.board import Board
+from gogh_core.allocation.compiled import Seat
+
+__all__ = ["make_room"]
+
+
+@dataclass(slots=True)
+class _Unit:
+    """Seats that move together: a job alone on its GPUs, or two that share them."""
+
+    seats: list[Seat]
+    gpus: int
+    move_w: float
+
+
+def make_room(board: Board, servers: list[str], gpus: int, limit_w: float) -> str | None:
+    """The server of these where so many GPUs are free now, or None if that costs too much."""
+    holes = {s: len(board.free[s]) for s in servers if board.in_use(s) and board.free[s]}
+    by_server: dict[str, list[_Unit]] = {}
+    best: tuple[float, str, list[tuple[_Unit, str]]] | None = None
+    for server in sorted(holes):
+        missing = gpus - holes[server]
+        others = {s: n for s, n in holes.items() if s != server}
+        if board.size[server] < gpus or missing > sum(others.values()):
+            continue
+        if not by_server:
+            by_server = _units(board, holes)
+        found = _fitted(by_server.get(server, []), missing, others)
+        if found is not None:
+            cost_w = sum(unit.move_w for unit, _ in found)
+            if cost_w < limit_w and (best is None or cost_w < best[0]):
+                best = (cost_w, server, found)
+    if best is None:
+        return None
+    moved = {j for unit, _ in best[2] for j in _jobs(unit) if board.compiled.running[j]}
+    if len(board.moved | moved) > board.max_moves:
+        return None
+    for unit, to in best[2]:
+        board.take(unit.seats)
+        slots = ((to, tuple(sorted(board.free[to])[: unit.gpus])),)
+        board.put([Seat(seat.job, slots, seat.row, seat.partner) for seat in unit.seats])
+    return best[1]
+
+
+def _jobs(unit: _Unit) -> list[int]:
+    return [seat.job for seat in unit.seats]
+
+
+def _fitted(
+    units: list[_Unit], missing: int, holes: dict[str, int]
+) -> list[tuple[_Unit, str]] | None:
+    """Units that leave, cheapest for each GPU first, each into the smallest hole that is enough."""
+    holes, chosen = dict(holes), []
+    for unit in units:
+        if missing <= 0:
+            break
+        fit = [(n, s) for s, n in holes.items() if n >= unit.gpus]
+        if fit:
+            _, server = min(fit)
+            holes[server] -= unit.gpus
+            chosen.append((unit, server))
+            missing -= unit.gpus
+    return chosen if missing <= 0 else None
+
+
+def _units(board: Board, servers: dict[str, int]) -> dict[str, list[_Unit]]:
+    """The units of these servers that may move, cheapest for each GPU first."""
+    c = board.compiled
+    found: dict[str, list[_Unit]] = {server: [] for server in servers}
+    for j, seats in board.seats.items():
+        if len(seats) != 1 or len(seats[0].slots) != 1:
+            continue
+        ((server, gpus),) = seats[0].slots
+        mate = seats[0].partner
+        together = [seats[0]]
+        if server not in found or 0 <= mate < j:
+            continue
+        if mate >= 0:
+            if len(board.seats[mate]) != 1:
+                continue
+            together.append(board.seats[mate][0])
+        jobs = [seat.job for seat in together]
+        if all(c.free[i] or not c.running[i] for i in jobs) and not c.spread[jobs].any():
+            cost_w = sum(float(c.move_w[i]) for i in jobs if c.running[i] and i not in board.moved)
+            found[server].append(_Unit(together, len(gpus), cost_w))
+    for units in found.values():
+        units.sort(key=lambda unit: (unit.move_w / unit.gpus, unit.gpus, unit.seats[0].job))
+    return found
