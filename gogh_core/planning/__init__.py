@@ -3,11 +3,12 @@
 from gogh_core.planning.alone import FOREIGN
 from gogh_core.planning.cycles import list_cycles
 from gogh_core.planning.diff import PlanDiff, plan_diff
+from gogh_core.planning.emit import emit_step
 from gogh_core.planning.files import running_files
 from gogh_core.planning.problem import Draft, build_problem, draft_problem
 from gogh_core.planning.report import CycleReport
 from gogh_core.planning.request import Request
-from gogh_core.planning.run import clock_of, emit_step, run_cycle
+from gogh_core.planning.run import clock_of, run_cycle
 from gogh_core.planning.steps import (
     Allocated,
     Estimated,

@@ -14,19 +14,13 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, TypeVar
 
-from gogh_core.cluster import (
-    ClusterManager,
-    ExecutionReport,
-    approval_of,
-    ask_approval,
-    basis_of,
-    carry_out,
-)
+from gogh_core.cluster import ClusterManager, basis_of
 from gogh_core.domain import ClusterState, Cycle, Plan
 from gogh_core.errors import StoreError
 from gogh_core.planning.budget import Budget
 from gogh_core.planning.cycles import CycleLost, Turn, end_cycle, keep, take_turn
 from gogh_core.planning.diff import PlanDiff, plan_diff
+from gogh_core.planning.emit import emit_step, left_out
 from gogh_core.planning.files import keep_files
 from gogh_core.planning.record import load_plan, store_plan
 from gogh_core.planning.report import CycleReport, Outcome
@@ -46,7 +40,7 @@ from gogh_core.store import Store, fetch, now_utc
 
 T = TypeVar("T")
 
-__all__ = ["clock_of", "emit_step", "run_cycle"]
+__all__ = ["clock_of", "run_cycle"]
 
 Report = Callable[[str, float], None]
 Around = Callable[[str, Callable[[], Any]], Any]
@@ -235,6 +229,7 @@ def _emit(run: _Run, plan: Plan, basis: ClusterState) -> CycleReport:
     )
     outcome = _OUTCOMES[execution.state]
     run.facts["execution"] = execution
+    run.degraded += left_out(execution)
     _end(run, "failed" if outcome == "interrupted" else outcome, execution.summary(), plan=plan)
     run.step("publish", lambda: _publish(run))
     return run.report(outcome, execution.summary())
@@ -245,33 +240,6 @@ def _publish(run: _Run) -> None:
         run.store.publish()
     except StoreError as error:
         run.degraded.append(f"the snapshot could not be published: {error}")
-
-
-def emit_step(
-    plan: Plan,
-    basis: ClusterState,
-    *,
-    manager: ClusterManager,
-    store: Store,
-    settings: Settings,
-    request: Request,
-    cycle_id: str,
-    now: datetime,
-) -> ExecutionReport:
-    """Carry the plan out, or ask for approval first where the request wants that."""
-    if request.wait_for_approval and plan.status != "infeasible":
-        ask_approval(store, plan.id, ("the request asks for it",), now)
-        limit_s = settings.guards.approval_timeout_s
-        word = approval_of(store, plan.id, now=now, timeout_s=limit_s)
-        if word is not None and word.decision != "approved":
-            waits = word.decision == "asked"
-            detail = "waits for approval" if waits else f"{word.decision} by {word.who}: {word.why}"
-            return ExecutionReport(
-                plan.id, cycle_id, "waiting" if waits else "rejected", detail, (), (), 0.0
-            )
-    return carry_out(
-        plan, basis, manager=manager, store=store, settings=settings, cycle_id=cycle_id, now=now
-    )
 
 
 def _resume(run: _Run, plan_id: str) -> CycleReport:

@@ -16,6 +16,8 @@ from gogh_core.cli.stack import bring_down, bring_up
 from gogh_core.settings import Settings, load
 
 PATIENCE_S = 240.0
+_LOOK_S = 3.0
+_ENDS = ("COMPLETED", "FAILED", "CANCELLED", "CRASHED")
 
 
 def free_port() -> int:
@@ -44,6 +46,7 @@ class Stack:
         self.up = up
         self.api = Api(settings)
         self.ui = up["addresses"]["ui"]
+        self.toml = Path(os.environ["GOGH_CONFIG"])
 
     def runs(self, flow: str) -> list[dict[str, Any]]:
         """Runs that are due, newest first."""
@@ -62,22 +65,52 @@ class Stack:
 
     @contextlib.contextmanager
     def quiet(self) -> Iterator[None]:
-        """Without cadence and events: nobody plans in between."""
+        """Without cadence and events: nobody plans in between.
+
+        Pausing takes the scheduled runs away, but a pass of the scheduler that had begun before
+        puts new ones in afterwards, and workers run those of paused deployments too. So they are
+        taken away until two looks in a row find nothing.
+        """
         names = ("reallocation", "watch")
         idents = [self.api.deployment(f"{name}/{name}")["id"] for name in names]
         for ident in idents:
             self.api.call("POST", f"/deployments/{ident}/pause_deployment")
-        ends = ("COMPLETED", "FAILED", "CANCELLED", "CRASHED")
-        flows = (*names, "replan")
-        until(
-            lambda: all(r["state_type"] in ends for name in flows for r in self.runs(name)),
-            "the end of what runs",
-        )
         try:
+            looks = 0
+
+            def settled() -> bool:
+                nonlocal looks
+                looks = 0 if self._clear(idents) else looks + 1
+                time.sleep(_LOOK_S)
+                return looks >= 2
+
+            until(settled, "the end of what runs")
             yield
         finally:
             for ident in idents:
                 self.api.call("POST", f"/deployments/{ident}/resume_deployment")
+
+    @contextlib.contextmanager
+    def configured(self, text: str) -> Iterator[None]:
+        """With this gogh.toml, as an operator would change it while everything runs."""
+        self.toml.write_text(text)
+        try:
+            yield
+        finally:
+            self.toml.write_text("")
+
+    def _clear(self, deployments: list[str]) -> bool:
+        """Take away what is only scheduled; whether there was any, or anything still runs."""
+        replan = self.api.deployment("replan/replan")["id"]
+        body = {
+            "deployments": {"id": {"any_": [*deployments, replan]}},
+            "flow_runs": {"state": {"type": {"not_any_": list(_ENDS)}}},
+        }
+        found = self.api.call("POST", "/flow_runs/filter", body)
+        for run in found:
+            if run["state_type"] == "SCHEDULED" and run["auto_scheduled"]:
+                self.api.call("DELETE", f"/flow_runs/{run['id']}", missing_ok=True)
+        return bool(found)
 
     def artifacts(self, run_id: str) -> dict[str, dict[str, Any]]:
         body = {"artifacts": {"flow_run_id": {"any_": [run_id]}}, "limit": 50}
@@ -98,7 +131,8 @@ def running(home: Path, *, workers: int = 1, **sections: dict[str, Any]) -> Iter
         f"GOGH_{section}__{key}".upper(): str(value)
         for section, values in merged.items()
         for key, value in values.items()
-    } | {"GOGH_HOME": str(home)}
+    } | {"GOGH_HOME": str(home), "GOGH_CONFIG": str(home / "gogh.toml")}
+    (home / "gogh.toml").touch()
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
     settings = load()

@@ -7,15 +7,17 @@ store, problem, greedy plans, journal and cluster are real.
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from gogh_core import estimation, telemetry
-from gogh_core.allocation import greedy, load_problem, verify
-from gogh_core.cluster import ClusterManager, decide, executions, open_manager
+from gogh_core.allocation import Problem, greedy, load_problem, verify
+from gogh_core.cluster import ClusterManager, ExecutionReport, decide, executions, open_manager
+from gogh_core.cluster.actions import Action, Kind
+from gogh_core.cluster.journal import ActionRecord
 from gogh_core.domain import Plan
 from gogh_core.errors import (
     ClusterUnavailable,
@@ -252,6 +254,32 @@ def test_a_solver_that_fails_leaves_a_greedy_plan(
     assert report.plan is not None
     assert report.plan.status == "greedy"
     assert any("glpsol died" in line for line in report.degraded)
+
+
+def test_a_plan_that_is_not_wholly_carried_out_says_so(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def skipped(plan: Plan, *_: object, **__: object) -> ExecutionReport:
+        lost = ActionRecord(Action("move:a", Kind.MOVE, 1), "skipped", "GPU 0 of s1 is taken by b")
+        over = ActionRecord(Action("move:c", Kind.MOVE, 1), "skipped", "job c has ended: finished")
+        return ExecutionReport(plan.id, "c", "done", "", (lost, over), (), 0.1)
+
+    monkeypatch.setattr("gogh_core.planning.emit.carry_out", skipped)
+    report = world.run()
+    said = "1 of 2 actions were not carried out: move:a, GPU 0 of s1 is taken by b"
+    assert report.degraded[-1] == said
+
+
+def test_a_solver_out_of_time_gives_its_best_and_says_so(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def late(problem: Problem, **_: object) -> Plan:
+        return replace(greedy(problem), status="time_limit", gap=0.07)
+
+    monkeypatch.setattr("gogh_core.planning.steps.plan", late)
+    report = world.run()
+    assert report.outcome == "emitted"
+    assert any("the solver ran out of time: gap 7.00%" in line for line in report.degraded)
 
 
 def test_wishes_that_cannot_be_kept_are_rejected_with_the_reason(world: World) -> None:

@@ -25,6 +25,9 @@ from tests.e2e.flows.postgres import postgres
 from tests.e2e.stack import Stack, running, until
 
 ENDED = {"emitted", "waiting", "rejected", "superseded"}
+KILLED_IN = ("pending", "running", "state", "ingest", "retrain", "estimate", "allocate", "store",
+             "emit", "publish")  # fmt: skip
+"""Where a run is killed: before it begins, between its steps, and in each of them."""
 FIRST = datetime(2030, 1, 1, tzinfo=UTC)
 TWICE = """
 SELECT plan_id, action_id, count(*) AS confirmed
@@ -83,13 +86,24 @@ def step_of(stack: Stack, ident: str) -> str:
     return str(tasks[0]["name"])
 
 
+def wait_for_step(stack: Stack, ident: str, wanted: str) -> str:
+    """Wait until the run is in this step or past it; where it is then."""
+    late = KILLED_IN[KILLED_IN.index(wanted) :]
+
+    def reached() -> str | None:
+        step = step_of(stack, ident)
+        return step if step in (*late, "completed", "failed", "crashed") else None
+
+    return str(until(reached, f"a run in {wanted}"))
+
+
 @dataclass(frozen=True)
 class Blow:
     """What was done to one window, and what came of it."""
 
     window: int
     step: str
-    """Where the run was when its worker was killed."""
+    """Where the run was just before its worker was killed."""
     kills: int
     server: bool
     locked_s: float
@@ -112,8 +126,8 @@ def strike(stack: Stack, number: int, chance: random.Random) -> Blow:
     window = FIRST + timedelta(seconds=number * stack.settings.cycle.window_s)
     moment = {"window": window.isoformat()}
     ident = stack.api.run("reallocation/reallocation", moment)["id"]
-    time.sleep(chance.uniform(2, 16))
-    step = step_of(stack, ident)
+    step = wait_for_step(stack, ident, chance.choice(KILLED_IN))
+    time.sleep(chance.uniform(0, 0.5))
     workers = [1, 2] if number % 2 == 0 else [1]
     for worker in workers:
         kill(stack, worker)

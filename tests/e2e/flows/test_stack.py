@@ -5,22 +5,27 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+import sys
 import time
 import uuid
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import get_args
 
 import httpx
 import pytest
 
 from gogh_core.cli.prefect_server import Daemon
 from gogh_core.cli.stack import bring_up
-from gogh_core.watch import rules
+from gogh_core.cluster import open_manager
+from gogh_core.domain import PowerState
+from gogh_core.simulation import SimulatedCluster
+from gogh_core.store import Store
+from gogh_core.watch import Kind, rules
 from tests.e2e.stack import Stack, until
 
-pytestmark = pytest.mark.e2e
-
 ALERTS = Path(__file__).resolve().parents[2] / "flows" / "alerts_test.yml"
+KINDS = get_args(Kind)
 BY_HAND = ["ingest", "validate", "retrain-p2", "estimate", "allocate", "emit", "maintenance"]
 
 
@@ -32,6 +37,7 @@ def planned(stack: Stack) -> Stack:
     return stack
 
 
+@pytest.mark.e2e
 def test_up_twice_starts_nothing_twice(stack: Stack):
     home = stack.settings.home.absolute()
     before = {name: Daemon(name, home).process() for name in ("server", "worker-1", "metrics")}
@@ -40,11 +46,13 @@ def test_up_twice_starts_nothing_twice(stack: Stack):
     assert {name: Daemon(name, home).process() for name in before} == before
 
 
+@pytest.mark.e2e
 def test_every_step_runs_alone(planned: Stack):
     stack = planned
     asked = {name: stack.api.run(f"{name}/{name}", {})["id"] for name in BY_HAND}
     grown = {"changes": {"add_servers": [{"gpu_type": "v100", "gpus": 4, "count": 2}]}}
     asked["what-if"] = stack.api.run("what-if/what-if", grown)["id"]
+    asked["retrain"] = stack.api.run("retrain/retrain", {"budget_s": 15})["id"]
     runs = {name: stack.api.wait(ident, timeout_s=420) for name, ident in asked.items()}
     told = {name: (run["state_type"], run["state"]["message"]) for name, run in runs.items()}
     assert {state for state, _ in told.values()} == {"COMPLETED"}, told
@@ -53,19 +61,17 @@ def test_every_step_runs_alone(planned: Stack):
     assert "gogh-estimates" in stack.artifacts(asked["estimate"])
 
 
+@pytest.mark.e2e
 def test_a_window_that_was_planned_is_left_alone(stack: Stack):
+    moment = {"window": "2031-01-01T00:00:30+00:00"}
     with stack.quiet():
-        # A run that the scheduler made just before the pause may still come in between, and wins.
-        for year in (2031, 2032, 2033):
-            moment = {"window": f"{year}-01-01T00:00:30+00:00"}
-            first, second = stack.run("reallocation", moment), stack.run("reallocation", moment)
-            if "superseded" not in first["state"]["message"]:
-                break
+        first, second = stack.run("reallocation", moment), stack.run("reallocation", moment)
     assert first["name"].startswith("plan "), first["state"]["message"]
     assert second["state_type"] == "COMPLETED"
     assert second["state"]["message"].startswith("Nothing to do")
 
 
+@pytest.mark.e2e
 def test_a_failed_run_says_first_what_to_do(stack: Stack):
     wrong = {"request": {"reason": "mistake", "drain": ["no-such-server"]}}
     with stack.quiet():
@@ -75,6 +81,7 @@ def test_a_failed_run_says_first_what_to_do(stack: Stack):
     assert "no-such-server" in run["state"]["message"]
 
 
+@pytest.mark.e2e
 def test_wrong_values_are_refused_by_the_api_too(stack: Stack):
     deployment = stack.api.deployment("replan/replan")
     answer = httpx.post(
@@ -86,31 +93,113 @@ def test_wrong_values_are_refused_by_the_api_too(stack: Stack):
     assert answer.status_code in (409, 422), answer.text
 
 
-def test_a_storm_of_events_gives_one_replan(planned: Stack):
-    stack = planned
+def event(kind: str, target: str) -> dict:
+    return {
+        "id": str(uuid.uuid4()),
+        "event": f"gogh.event.{kind}",
+        "occurred": datetime.now(UTC).isoformat(),
+        "resource": {"prefect.resource.id": f"gogh.{target}"},
+        "payload": {"reason": f"{kind} of {target}"},
+    }
 
-    def event(number: int) -> dict:
-        return {
-            "id": str(uuid.uuid4()),
-            "event": "gogh.event.server_lost",
-            "occurred": datetime.now(UTC).isoformat(),
-            "resource": {"prefect.resource.id": f"gogh.s{number}"},
-            "payload": {"reason": f"server s{number} is down"},
-        }
 
-    def replans():
-        wanted = "event: server s"
-        return [r for r in stack.runs("replan") if wanted in json.dumps(r["parameters"])]
+def replans(stack: Stack, reason: str) -> list[dict]:
+    """Replans that the automation made of an event."""
+    wanted = f"event: {reason}"
+    return [r for r in stack.runs("replan") if wanted in json.dumps(r["parameters"])]
 
+
+@pytest.mark.e2e
+def test_a_storm_of_events_of_every_kind_gives_one_replan(planned: Stack):
+    stack, mark = planned, uuid.uuid4().hex
     with stack.quiet():
         time.sleep(stack.settings.prefect.damper_s + 5)  # an event before this one may be damped
-        stack.api.call("POST", "/events", [event(number) for number in range(8)])
-        first = until(replans, "a replan by the events")[0]
+        storm = [event(kind, f"{mark}-{n}") for n in range(2) for kind in KINDS]
+        stack.api.call("POST", "/events", storm)
+
+        def mine() -> list[dict]:
+            return [r for r in stack.runs("replan") if mark in json.dumps(r["parameters"])]
+
+        first = until(mine, "a replan by the events")[0]
         done = stack.api.wait(first["id"], timeout_s=300)
         assert done["state_type"] == "COMPLETED", done["state"]["message"]
-        assert len(replans()) == 1
+        assert len(mine()) == 1
 
 
+@pytest.mark.e2e
+def test_what_is_lost_is_seen_told_and_planned_around_by_itself(planned: Stack):
+    """A server vanishes, a GPU dies, the power cap changes: watch, event, automation, one replan.
+
+    One event is sent for each; all in one moment, so they give one replan.
+    """
+    stack = planned
+    cluster = open_manager(stack.settings, Store(stack.settings))
+    assert isinstance(cluster, SimulatedCluster)
+    servers = [s.server.id for s in cluster.state().servers if s.power is PowerState.ON]
+    gone, hurt = servers[0], servers[-1]
+    with stack.quiet():
+        stack.run("watch")  # what there was before
+        time.sleep(stack.settings.prefect.damper_s + 5)
+        cluster.fault("server_vanishes", gone)
+        cluster.fault("gpu_dies", f"{hurt}/0")
+        with stack.configured("[allocation]\npower_cap_w = 1_000_000\n"):
+            seen = stack.run("watch")
+            told = (f"server {gone} is down", f"GPU {hurt}:0 is lost", "cap is now 1,000,000 W")
+            for words in told:
+                assert words in seen["name"], seen["name"]
+
+            def mine() -> list[dict]:
+                return [r for words in told for r in replans(stack, words.split(" is ")[0])]
+
+            first = until(mine, "a replan by the events")[0]
+            done = stack.api.wait(first["id"], timeout_s=300)
+            assert done["state_type"] == "COMPLETED", done["state"]["message"]
+            assert len(mine()) == 1
+            assert stack.run("watch")["name"] == "watch · all quiet"
+        cluster.fault("server_returns", gone)
+        stack.run("watch")  # so that the cap going away again is no event of the next test
+    state = cluster.state()
+    assert not any(slot.server == gone for status in state.jobs for slot in status.slots)
+
+
+@pytest.mark.soak
+def test_each_kind_of_event_alone_gives_one_replan(planned: Stack):
+    stack, mark = planned, uuid.uuid4().hex
+    with stack.quiet():
+        for kind in KINDS:
+            time.sleep(stack.settings.prefect.damper_s + 5)
+            stack.api.call("POST", "/events", [event(kind, mark)])
+            until(lambda kind=kind: replans(stack, f"{kind} of {mark}"), f"a replan by {kind}")
+        time.sleep(stack.settings.prefect.damper_s + 5)
+        counts = {kind: len(replans(stack, f"{kind} of {mark}")) for kind in KINDS}
+    print(counts, flush=True)
+    assert counts == dict.fromkeys(KINDS, 1)
+
+
+@pytest.mark.e2e
+def test_a_replan_is_asked_for_by_command_through_the_server(planned: Stack):
+    stack = planned
+    asked = ["replan", "--via-server", "--dry-run", "--reason", "from the shell", "--json"]
+    with stack.quiet():
+        done = subprocess.run(
+            [sys.executable, "-m", "gogh_core.cli", *asked, "--max-moves", "3"],
+            capture_output=True, text=True, check=False, timeout=600,
+        )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    told = json.loads(done.stdout)
+    assert told["state"] == "completed"
+    assert told["name"].startswith("dry run ")
+    record = stack.api.call("GET", f"/flow_runs/{told['run']}")
+    request = record["parameters"]["request"]
+    assert (request["reason"], request["dry_run"], request["max_moves"]) == (
+        "from the shell",
+        True,
+        3,
+    )
+    assert told["ui"] == f"{stack.ui}/runs/flow-run/{told['run']}"
+
+
+@pytest.mark.e2e
 def test_metrics_and_alert_rules_are_as_prometheus_wants_them(planned: Stack, tmp_path: Path):
     stack = planned
     address = stack.up["addresses"]["metrics"]

@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
 
+from gogh_core.cluster import open_manager
 from gogh_core.planning import list_cycles
 from gogh_core.store import Store
 from tests.e2e.stack import Stack, until
@@ -161,17 +163,33 @@ def _replans(stack: Stack, reason: str) -> list[dict]:
     return [r for r in runs if r["parameters"].get("request", {}).get("reason") == reason]
 
 
+GUARDS = "[guards]\napprove_moves = 0\napprove_stops = 0\nmin_runtime_s = 0\ncooldown_s = 0\n"
+"""Every plan that moves or stops somebody is over the threshold, and anybody may be moved."""
+
+
+def busiest(stack: Stack) -> str:
+    """The server with most movable jobs: to drain it, somebody has to move or stop."""
+    state = open_manager(stack.settings, Store(stack.settings)).state()
+    users = Counter(
+        slot.server for status in state.jobs if status.job.movable for slot in status.slots
+    )
+    return users.most_common(1)[0][0]
+
+
 @pytest.mark.parametrize(("answer", "state"), [("approve", "emitted"), ("reject", "rejected")])
-def test_the_approval_form_is_answered(stack: Stack, page: Page, answer: str, state: str):
+def test_a_plan_over_the_guards_threshold_waits_for_the_form(
+    stack: Stack, page: Page, answer: str, state: str
+):
     scheduled_run(stack)
-    with stack.quiet():
-        asked = {"request": {"reason": f"to {answer}", "wait_for_approval": True}}
+    with stack.quiet(), stack.configured(GUARDS):
+        asked = {"request": {"reason": f"to {answer}", "drain": [busiest(stack)]}}
         ident = stack.api.run("replan/replan", asked)["id"]
 
         def record() -> dict:
             return stack.api.call("GET", f"/flow_runs/{ident}")
 
-        until(lambda: record()["state_type"] == "PAUSED", "a pause")
+        until(lambda: record()["state_type"] not in ("SCHEDULED", "PENDING", "RUNNING"), "a pause")
+        assert record()["state_type"] == "PAUSED", record()["state"]["message"]
         for _ in range(5):  # SQLite may be locked just then; a person would press again
             answer_form(page, ident, answer)
             with contextlib.suppress(AssertionError):
@@ -191,6 +209,7 @@ def answer_form(page: Page, ident: str, answer: str) -> None:
     page.goto(f"/runs/flow-run/{ident}")
     page.get_by_role("button", name="Resume").click()
     expect(page.get_by_text("Difference to the running plan").first).to_be_visible()
+    expect(page.get_by_text("more than 0").first).to_be_visible()  # moves or stops
     if answer == "approve":
         field(page, "Approve").get_by_role("switch").click()
     field(page, "Your name").locator("textarea").fill("Ada")
