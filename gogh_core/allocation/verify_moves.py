@@ -96,8 +96,9 @@ def switches_are_all_listed(view: View) -> Iterable[str]:
         yield "a server is switched twice"
     for name in sorted(set(listed) - set(view.problem.server_of)):
         yield f"server {name} is switched but does not exist"
+    used = used_servers(view)
     for server in view.problem.servers:
-        on = server.keep_on or server.id in used_servers(view)
+        on = server.keep_on or server.id in used
         wanted = None if on == server.on else ("on" if on else "off")
         if listed.get(server.id) != wanted:
             yield (
