@@ -3,14 +3,8 @@
 from gogh_core.allocation.explain import Explanation, explain
 from gogh_core.allocation.options import Option, OptionTable
 from gogh_core.allocation.planner import greedy, plan
-from gogh_core.allocation.problem import (
-    Limits,
-    Problem,
-    ProblemJob,
-    ProblemServer,
-    load_problem,
-    problem_from_dict,
-)
+from gogh_core.allocation.problem import Limits, Problem, ProblemJob, ProblemServer
+from gogh_core.allocation.reading import load_problem, problem_from_dict
 from gogh_core.allocation.rivals import rival_plan
 from gogh_core.allocation.validate import can_hold
 from gogh_core.allocation.verify import Violation, verify, violations_of

@@ -16,11 +16,13 @@ import numpy.typing as npt
 
 from gogh_core.errors import InvalidProblem
 
-__all__ = ["Option", "OptionTable"]
+__all__ = ["MOST", "MOST_GPUS", "Option", "OptionTable"]
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 _SHOWN = 20
+MOST, MOST_GPUS = 1e15, 1_000_000
+"""No watts, joules or steps and no count of a cluster are beyond these: sums stay numbers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +172,9 @@ class OptionTable:
         report(pair & ~(np.isfinite(self.throughput_b) & (self.throughput_b >= 0)), _NEGATIVE)
         report(~(np.isfinite(self.power_w) & (self.power_w >= 0)), "has no power_w >= 0")
         report(self.gpus < 1, "has gpus below 1")
+        report(self.gpus > MOST_GPUS, f"has gpus above {MOST_GPUS}")
+        beyond = (self.throughput_a > MOST) | (self.throughput_b > MOST) | (self.power_w > MOST)
+        report(beyond & np.isfinite(self.power_w), f"has a throughput or power_w above {MOST:g}")
         report(np.isinf(self.limit_w) | (self.limit_w <= 0), "has a power_limit_w that is not > 0")
         same = pair & (self.class_a == self.class_b)
         unequal = np.abs(self.throughput_a - self.throughput_b) > 1e-9 * (1 + self.throughput_a)
@@ -233,16 +238,38 @@ def _option(row: Any) -> Option:
     if not isinstance(throughput, list) or len(throughput) != len(classes):
         raise ValueError(f"has {len(classes)} classes but throughput {throughput!r}")
     limit = row.get("power_limit_w")
-    if isinstance(row["gpus"], bool) or int(row["gpus"]) != row["gpus"]:
-        raise ValueError(f"gpus is {row['gpus']!r}, not a whole number")
+    if isinstance(row["gpus"], bool) or not isinstance(row["gpus"], int | float):
+        raise ValueError(f"gpus is {short(row['gpus'])}, not a whole number")
+    if not abs(row["gpus"]) <= MOST_GPUS or row["gpus"] % 1 != 0:
+        raise ValueError(f"gpus is {short(row['gpus'])}, not a whole number up to {MOST_GPUS}")
     return Option(
-        str(row["gpu_type"]),
+        _text(row, "gpu_type"),
         int(row["gpus"]),
-        tuple(str(name) for name in classes),
-        tuple(float(value) for value in throughput),
-        float(row["power_w"]),
-        None if limit is None else float(limit),
+        tuple(_text({"class": name}, "class") for name in classes),
+        tuple(_float("throughput", value) for value in throughput),
+        _float("power_w", row["power_w"]),
+        None if limit is None else _float("power_limit_w", limit),
     )
+
+
+def _text(row: Any, name: str) -> str:
+    if not isinstance(row[name], str):
+        raise ValueError(f"{name} is {short(row[name])}, not a text")
+    return str(row[name])
+
+
+def _float(name: str, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError(f"{name} is {short(value)}, not a number")
+    if abs(value) > MOST:
+        raise ValueError(f"{name} is {short(value)}, beyond {MOST:g}")
+    return float(value)
+
+
+def short(value: Any) -> str:
+    """A value as a fault shows it."""
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:60]}…"
 
 
 def options_from_parquet(path: str) -> OptionTable:

@@ -221,7 +221,9 @@ def _covered(
     cost = cost + _way_prices(pricer, prices, group)[index - c.sides(group.cls).start]
     fixed = float(c.move_w[j]) + prices.moves * float(c.running[j])
     fixed += float(c.surplus[j] * c.required[j]) - float(prices.groups[group.index])
-    found = cover(c.side_got[index], cost, float(c.required[j]), c.problem.jobs[j].max_gpus)
+    gpus = sum(kind.size * len(kind.servers) for kind in c.kinds)
+    most = min(c.problem.jobs[j].max_gpus, gpus)
+    found = cover(c.side_got[index], cost, float(c.required[j]), most)
     added, least = 0, 0.0
     for total, chosen in found[:_PER_ROUND]:
         rc = total + fixed
@@ -273,6 +275,8 @@ def cover(
                 chosen.append(int(items[picked[label]]))
                 label = int(parents[label])
             done.append((float(paid[at]), tuple(sorted(chosen))))
+            if len(enough) == len(reach) and price.min() >= 0:
+                break  # Every label is enough: more slots only cost more.
     done.sort()
     return done
 

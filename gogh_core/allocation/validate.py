@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
+from gogh_core.allocation.options import MOST_GPUS
+
 if TYPE_CHECKING:
     from gogh_core.allocation.problem import Problem, ProblemJob, ProblemServer
 
@@ -22,8 +24,8 @@ def faults_of(problem: Problem) -> list[str]:
 
 
 def _numbers(problem: Problem) -> Iterable[str]:
-    if not (math.isfinite(problem.window_s) and problem.window_s > 0):
-        yield f"window_s is {problem.window_s}, not a number > 0"
+    if not (math.isfinite(problem.window_s) and problem.window_s >= 1e-3):
+        yield f"window_s is {problem.window_s}, not a number > 0 (of at least a millisecond)"
     if not (math.isfinite(problem.waiting_penalty_w) and problem.waiting_penalty_w >= 0):
         yield f"waiting_penalty_w is {problem.waiting_penalty_w}, not a number >= 0"
     for name, idle in problem.gpu_types.items():
@@ -51,6 +53,9 @@ def _names(problem: Problem) -> Iterable[str]:
 
 
 def _servers(problem: Problem) -> Iterable[str]:
+    gpus = sum(server.gpus for server in problem.servers)
+    if gpus > MOST_GPUS:
+        yield f"the servers have {gpus} GPUs together, more than {MOST_GPUS}"
     for server in problem.servers:
         where = f"server {server.id}"
         if server.gpu_type not in problem.gpu_types:

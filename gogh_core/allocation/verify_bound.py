@@ -164,9 +164,8 @@ def cheapest(facts: Facts, prices: Prices) -> Array:
         for position in np.flatnonzero(~gang):
             j = int(js[position])
             if facts.free[j]:
-                cost = cover(
-                    group.throughput, price[position], facts.required[j], problem.jobs[j].max_gpus
-                )
+                most = min(problem.jobs[j].max_gpus, facts.gpus)
+                cost = cover(group.throughput, price[position], facts.required[j], most)
                 cost += once[j] + facts.surplus[j] * facts.required[j]
                 best[j] = min(best[j], cost)
     for j, price_j in stay_prices(facts, prices, watts, stays, side_price).items():

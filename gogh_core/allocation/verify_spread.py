@@ -18,15 +18,14 @@ def cover(throughput: Array, price: Array, required: float, most: int) -> float:
     if not len(got):
         return INF
     reach, paid = got, cost
-    best = _reached(reach, paid, required)
     for _ in range(most - 1):
         total = np.minimum((reach[:, None] + got[None, :]).ravel(), required)
-        reach, paid = _front(total, (paid[:, None] + cost[None, :]).ravel(), required)
-        found = _reached(reach, paid, required)
-        if found >= best and cost.min() >= 0 and reach.max() >= required:
-            break
-        best = min(best, found)
-    return best
+        spent = (paid[:, None] + cost[None, :]).ravel()
+        more, price = _front(np.append(reach, total), np.append(paid, spent), required)
+        if np.array_equal(more, reach) and np.array_equal(price, paid):
+            break  # One slot more changes nothing, so no number does.
+        reach, paid = more, price
+    return _reached(reach, paid, required)
 
 
 def choose(ways: list[tuple[Array, Array]], required: float) -> float:
