@@ -129,10 +129,9 @@ class _Reader:
         return 0.0
 
     def whole(self, raw: Any, name: str, where: str, default: int | None = None) -> int:
-        value = raw.get(name, default) if isinstance(raw, Mapping) else None
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            self.faults.append(f"{where}: {name} is {short(value)}, not a whole number >= 0")
-        elif not 0 <= value < float("inf") or value % 1 != 0:
+        value: Any = raw.get(name, default) if isinstance(raw, Mapping) else None
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not number or not 0 <= value < float("inf") or value % 1 != 0:
             self.faults.append(f"{where}: {name} is {short(value)}, not a whole number >= 0")
         elif value > MOST:
             self.faults.append(f"{where}: {name} is {short(value)}, more than {MOST:g}")
