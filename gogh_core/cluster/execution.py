@@ -171,16 +171,16 @@ def _refused(task: _Task) -> Outcome | None:
 
 
 def _unapproved(task: _Task) -> Outcome | None:
+    """A plan over the guards' thresholds, or that was asked about, waits for a person's word."""
     reasons = needs_approval(task.plan, task.settings.guards)
-    if not reasons:
-        return None
-    ask_approval(task.store, task.plan.id, reasons, task.now)
+    if reasons:
+        ask_approval(task.store, task.plan.id, reasons, task.now)
     timeout_s = task.settings.guards.approval_timeout_s
     word = approval_of(task.store, task.plan.id, now=task.now, timeout_s=timeout_s)
-    if word is None or word.decision == "asked":
-        return "waiting", "waits for approval: " + "; ".join(reasons)
-    if word.decision == "approved":
+    if word is None or word.decision == "approved":
         return None
+    if word.decision == "asked":
+        return "waiting", f"waits for approval: {word.why}"
     return "rejected", f"{word.decision} by {word.who}: {word.why}"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from gogh_core.cluster import ClusterManager, ExecutionReport, approval_of, ask_approval, carry_out
+from gogh_core.cluster import ClusterManager, ExecutionReport, ask_approval, carry_out
 from gogh_core.domain import ClusterState, Plan
 from gogh_core.planning.request import Request
 from gogh_core.settings import Settings
@@ -24,17 +24,12 @@ def emit_step(
     cycle_id: str,
     now: datetime,
 ) -> ExecutionReport:
-    """Carry the plan out, or ask for approval first where the request wants that."""
+    """Carry the plan out; where the request wants it, a person is asked first.
+
+    Once somebody has been asked, the plan waits for the answer whoever tries to send it.
+    """
     if request.wait_for_approval and plan.status != "infeasible":
         ask_approval(store, plan.id, ("the request asks for it",), now)
-        limit_s = settings.guards.approval_timeout_s
-        word = approval_of(store, plan.id, now=now, timeout_s=limit_s)
-        if word is not None and word.decision != "approved":
-            waits = word.decision == "asked"
-            detail = "waits for approval" if waits else f"{word.decision} by {word.who}: {word.why}"
-            return ExecutionReport(
-                plan.id, cycle_id, "waiting" if waits else "rejected", detail, (), (), 0.0
-            )
     return carry_out(
         plan, basis, manager=manager, store=store, settings=settings, cycle_id=cycle_id, now=now
     )
