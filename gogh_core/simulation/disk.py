@@ -6,8 +6,7 @@ the spool; so a killed process leaves either nothing of an advance or all of it,
 cluster again finishes what was committed. `ended.jsonl` and `meter.jsonl` only grow; the commit
 says how many bytes of them count, and what a killed process wrote after that is cut off.
 
-`seam` marks every point where a kill would hurt; the tests kill at each of them
-(SIMULATED_CLUSTER_KILL_AT).
+`seam` marks every point where a kill would hurt; the tests kill at each of them.
 """
 
 from __future__ import annotations
@@ -18,34 +17,22 @@ import fcntl
 import json
 import os
 import shutil
-import signal
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from gogh_core.errors import ClusterError, ClusterUnavailable
 
-__all__ = ["KILL_AT", "KILL_LOG", "OWN_FILES", "Disk"]
+__all__ = ["OWN_FILES", "Disk"]
 
-KILL_AT = "SIMULATED_CLUSTER_KILL_AT"
-KILL_LOG = "SIMULATED_CLUSTER_KILL_LOG"
 _SCHEMA = "gogh.simulated-cluster/1"
 _LOGS = ("ended", "meter")
 OWN_FILES = {"events": "cluster", "progress": "jobs", "gpu": "room"}
 """What its files are called, by folder of the spool."""
-_passed = 0
 
 
 def seam(name: str) -> None:
-    """A point where a test may kill the process; nothing happens unless it asks for it."""
-    global _passed
-    _passed += 1
-    log = os.environ.get(KILL_LOG)
-    if log:
-        with Path(log).open("a", encoding="utf-8") as handle:
-            handle.write(f"{_passed} {name}\n")
-    if os.environ.get(KILL_AT) == str(_passed):
-        os.kill(os.getpid(), signal.SIGKILL)
+    """A point between two steps on disk, named for the tests that kill there."""
 
 
 class Disk:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import itertools
 import json
 import os
 import random
@@ -18,13 +19,13 @@ import signal
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
 from gogh_core.domain import Slot
 from gogh_core.settings import SimulationSettings
-from gogh_core.simulation import SimulatedCluster
-from gogh_core.simulation import disk as seams
+from gogh_core.simulation import SimulatedCluster, disk
 
 SETTINGS = SimulationSettings(
     servers=3, jobs_per_hour=240, garbage_rate=0.05, gap_rate=0.05, late_rate=0.1, seed=5
@@ -86,12 +87,7 @@ def run(
     if child == 0:
         status = 1
         try:
-            os.environ.pop(seams.KILL_AT, None)
-            os.environ.pop(seams.KILL_LOG, None)
-            if kill_at is not None:
-                os.environ[seams.KILL_AT] = str(kill_at)
-            if log is not None:
-                os.environ[seams.KILL_LOG] = str(log)
+            disk.seam = _deadly(kill_at, log)
             scenario(home)
             status = 0
         finally:
@@ -105,6 +101,21 @@ def run(
     if os.waitstatus_to_exitcode(status) != 0:
         raise SystemExit(f"the scenario failed in {home}")
     return True
+
+
+def _deadly(kill_at: int | None, log: Path | None) -> Callable[[str], None]:
+    """A seam that counts the points, writes their names to `log` and ends this process at one."""
+    passed = itertools.count(1)
+
+    def seam(name: str) -> None:
+        number = next(passed)
+        if log is not None:
+            with log.open("a", encoding="utf-8") as handle:
+                handle.write(f"{number} {name}\n")
+        if number == kill_at:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    return seam
 
 
 def report(name: str, points: list[str], home: Path) -> None:
