@@ -16,7 +16,7 @@ import numpy as np
 from gogh_core.allocation.compiled import Compiled, Seats
 from gogh_core.allocation.moves import order_of_moves
 from gogh_core.allocation.problem import Gpu
-from gogh_core.allocation.reasons import waiting_reason
+from gogh_core.allocation.reasons import waiting_reasons
 from gogh_core.domain import Placement, Plan, PlanStatus, ServerSwitch, Slot, Stop, Waiting
 
 __all__ = ["allowed", "assemble", "cost_of", "infeasible_plan"]
@@ -143,11 +143,8 @@ def assemble(
         if job.at and j not in seats
     )
     moves, held = order_of_moves(c, seats)
-    waiting = tuple(
-        Waiting(job.id, waiting_reason(c, seats, j))
-        for j, job in enumerate(problem.jobs)
-        if j not in seats
-    )
+    reasons = waiting_reasons(c, seats)
+    waiting = tuple(Waiting(problem.jobs[j].id, reason) for j, reason in reasons.items())
     used = {server for entries in seats.values() for seat in entries for server, _ in seat.slots}
     switches = []
     for server in problem.servers:

@@ -248,8 +248,9 @@ def offer_counts(search: Search, best: Any, counts: dict[int, int]) -> None:
     ways = [(True, False), (False, False)]
     if search.c.running.any():
         ways.append((True, True))
+    program, stop = search.master.program, search.out_of_time
     for fill, tidy in ways:
-        seats = map_counts(search.c, search.master.program, counts, fill=fill, tidy=tidy)
+        seats = map_counts(search.c, program, counts, fill=fill, tidy=tidy, stop=stop)
         best.offer(search.c, seats, search.solver)
 
 

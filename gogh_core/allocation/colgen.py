@@ -34,6 +34,8 @@ WIDE = 3000
 """Up to so many groups a MIP may have all of them."""
 _NEAR = 0.07
 """Of the mean cost of a job: columns that cost no more than that on top are near."""
+_AGAIN = 3
+"""Times a MIP is solved when its answer makes a job its own partner, which is forbidden then."""
 _DEAR = 5e-4
 """Share of the cost above which rounding a number of servers is tried the other way too."""
 _OWN_GROUPS = ("alone", "side", "wait", "bundle")
@@ -56,7 +58,7 @@ class Search:
         self.deadline = deadline
         self.notes = notes
         self.master = Master(compiled)
-        self.pricer = Pricer(self.master)
+        self.pricer = Pricer(self.master, self.out_of_time)
         self.pricer.first_columns()
         self.lp = Glpk(self.master.program)
         self.lp.sync()
@@ -289,21 +291,20 @@ class Search:
         that cost little more than the best ones.
         """
         x = result.x
-        if wide:
-            part: Part | None = self._near(result, fixed)
-        else:
-            part = self._part(x, fixed, self._widened(result, self._fractional(x)))
         rounded = {i: int(np.floor(v + WHOLE)) for i, v in enumerate(x) if v >= 1 - WHOLE}
-        if part is None:
-            return rounded
-        found = self._solved(part, x, slack_w)
-        if found is None:
-            return rounded
-        inside = set(part.columns)
-        counts = {i: n for i, n in rounded.items() if i not in inside}
-        for index, value in found.items():
-            if round(value) > 0 and self.master.program.columns[index].what[0] != "on_server":
-                counts[index] = round(value)
+        groups = self._widened(result, self._fractional(x))
+        for _ in range(_AGAIN):
+            part = self._near(result, fixed) if wide else self._part(x, fixed, groups)
+            found = None if part is None else self._solved(part, x, slack_w)
+            if part is None or found is None:
+                return rounded
+            inside = set(part.columns)
+            counts = {i: n for i, n in rounded.items() if i not in inside}
+            counts |= {i: round(value) for i, value in found.items() if round(value) > 0}
+            values = np.zeros(len(self.master.program.columns))
+            values[list(counts)] = list(counts.values())
+            if not self.forbid_selves(values):
+                break
         return counts
 
     def _solved(self, part: Part, x: Floats, slack_w: float) -> dict[int, float] | None:

@@ -243,7 +243,10 @@ def seat_greedily(
     sharing: bool = True,
     stop: Callable[[], bool] | None = None,
 ) -> None:
-    """Seat jobs that have no seat: hardest first, each where it adds the least watts."""
+    """Seat jobs that have no seat: hardest first, each where it adds the least watts.
+
+    Once `stop` says so the rest is seated quickly: alone, where options of its group cost least.
+    """
     c = board.compiled
     rooms = _Rooms(board, c)
     waiting = jobs if jobs is not None else [j for j in range(len(c.cls)) if j not in board.seats]
@@ -253,10 +256,13 @@ def seat_greedily(
         for seat in seats:
             if seat.partner < 0:
                 _lone(c, alone, seat)
-    for position, j in enumerate(waiting):
-        if stop is not None and position % 64 == 0 and stop():
-            return
+    hurry, quick = False, _Quick(board, rooms)
+    for j in waiting:
+        hurry = hurry or (stop is not None and stop())
         if not board.may_move(j):
+            continue
+        if hurry and not c.spread[j]:
+            quick.seat(j)
             continue
         if c.spread[j]:
             _seat_spread(board, rooms, j)
@@ -265,6 +271,43 @@ def seat_greedily(
         if way is None or way.add_w + c.move_w[j] >= c.wait_w[j]:
             continue
         _apply(board, rooms, alone, j, way)
+
+
+class _Quick:
+    """Seats gangs alone by a list that is made once for each group."""
+
+    def __init__(self, board: Board, rooms: _Rooms) -> None:
+        self.board, self.rooms = board, rooms
+        self.ways: dict[int, list[tuple[float, int, int, int]]] = {}
+
+    def _of(self, group: int, j: int) -> list[tuple[float, int, int, int]]:
+        """(watts with a share of the server, row, GPUs, kind), cheapest first."""
+        c = self.board.compiled
+        _, usable, rows = _rows(c, j)
+        found = []
+        for row in rows[np.flatnonzero(usable & ~c.pair[rows])].tolist():
+            m, t = int(c.table.gpus[row]), int(c.table.type_id[row])
+            for k in _kinds_of(c, t):
+                kind = c.kinds[k]
+                if kind.size >= m and m <= c.largest[t]:
+                    found.append((float(c.net_w[row]) + kind.use_w * m / kind.size, row, m, k))
+        return self.ways.setdefault(group, sorted(found))
+
+    def seat(self, j: int) -> None:
+        """The first way of the list that there is room for."""
+        board, c, rooms = self.board, self.board.compiled, self.rooms
+        group = int(c.group_of[j])
+        for add_w, row, m, k in self.ways.get(group) or self._of(group, j):
+            server = rooms.best(k, m) or (rooms.unused[k][0] if rooms.unused[k] else None)
+            if server is None or not board.quota_allows(j, m):
+                continue
+            power_w = float(c.net_w[row]) + board.use_power_w([server])
+            if add_w + c.move_w[j] >= c.wait_w[j] or board.power_w + power_w > board.cap_w:
+                continue
+            rooms.drop(server)
+            board.put([Seat(j, ((server, tuple(sorted(board.free[server])[:m])),), row)])
+            rooms.add(server)
+            return
 
 
 def _lone(c: Compiled, alone: dict[tuple[int, int, int], list[Seat]], seat: Seat) -> None:

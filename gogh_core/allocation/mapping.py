@@ -7,7 +7,7 @@ What does not fit because free GPUs are scattered is left over for the greedy ru
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from gogh_core.allocation.board import Board
@@ -46,10 +46,12 @@ def map_counts(
     *,
     fill: bool = True,
     tidy: bool = False,
+    stop: Callable[[], bool] | None = None,
 ) -> Seats:
     """Seats for a solution in counts of columns.
 
-    `fill` seats who is left over greedily; `tidy` moves some who stay where a gang finds no room.
+    `fill` seats who is left over greedily, in a hurry once `stop` says so; `tidy` moves some who
+    stay where a gang finds no room.
     """
     board = Board(c)
     pools = _Pools(c)
@@ -109,7 +111,7 @@ def map_counts(
     _pack(c, board, items, tidy)
     _drop_short(c, board)
     if fill:
-        seat_greedily(board)
+        seat_greedily(board, stop=stop)
     return board.seats
 
 

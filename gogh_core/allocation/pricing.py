@@ -7,6 +7,7 @@ exceed what the option costs. So all pairs are priced, but over classes, not ove
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -110,8 +111,10 @@ class Stay:
 class Pricer:
     """Prices columns of one master; what does not change is worked out once."""
 
-    def __init__(self, master: Master) -> None:
+    def __init__(self, master: Master, stop: Callable[[], bool] | None = None) -> None:
+        """`stop` says when the time is up: what is being priced is left as it is."""
         self.master = master
+        self.stop = stop or (lambda: False)
         self.c = c = master.c
         self.blocks = self._blocks()
         self.block_of = {block.cls: at for at, block in enumerate(self.blocks)}
@@ -269,6 +272,8 @@ class Pricer:
             alone = ~self.side_pair[block.sides]
             rc = np.where(alone[None, :], option[c.side_row[block.sides]][None, :] - bids[at], INF)
             added += self._pick(block, rc, per_group, eps, best_rc, places, None)
+            if self.stop():
+                return added
         plain_option, plain_watts, plain_bids = option, watts, bids
         for realm in range(len(c.realms)):
             mine = {key: price for key, price in prices.selves.items() if key[1] == realm}
@@ -287,6 +292,8 @@ class Pricer:
                 )
                 self._fix_own(block, rc, rows, option, bids[at], top, who, second)
                 added += self._pick(block, rc, per_group, eps, best_rc, places, (realm, who))
+                if self.stop():
+                    return added
             added += self._hosts(prices, watts, take, who, second, realm, eps, best_rc)
         added += self._stays(prices, plain_watts, eps, best_rc)
         counts = np.array([g.count for g in c.groups])
@@ -521,6 +528,8 @@ class Pricer:
         place_cost, places = self.place_prices(zero)
         option = c.net_w + place_cost[self.place_of]
         for block in self.blocks:
+            if self.stop():
+                break
             rows = c.side_row[block.sides]
             alone = ~self.side_pair[block.sides] & np.isfinite(option[rows])
             for at, group in enumerate(block.groups):

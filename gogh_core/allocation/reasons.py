@@ -6,12 +6,37 @@ import numpy as np
 
 from gogh_core.allocation.compiled import Compiled, Seats, need_of
 
-__all__ = ["waiting_reason"]
+__all__ = ["waiting_reasons"]
 
 
-def waiting_reason(compiled: Compiled, seats: Seats, j: int) -> str:
-    """The first thing that keeps the job from running."""
+def waiting_reasons(compiled: Compiled, seats: Seats) -> dict[int, str]:
+    """For every job without a seat the first thing that keeps it from running."""
     c = compiled
+    taken = sum(
+        len(gpus)
+        for entries in seats.values()
+        for seat in entries
+        if seat.partner < seat.job
+        for _, gpus in seat.slots
+    )
+    held = [0] * len(c.owners)
+    for i, entries in seats.items():
+        if c.owner[i] >= 0:
+            held[c.owner[i]] += sum(len(gpus) for seat in entries for _, gpus in seat.slots)
+    free = sum(kind.size * len(kind.servers) for kind in c.kinds) - taken
+    # Jobs of a group wait for the same reason, so it is worked out once.
+    known: dict[tuple[int, float, bool], str] = {}
+    found = {}
+    for j, job in enumerate(c.problem.jobs):
+        if j not in seats:
+            key = (int(c.group_of[j]), job.required_throughput, bool(c.free[j]))
+            if key not in known:
+                known[key] = _reason(c, j, free, held)
+            found[j] = known[key]
+    return found
+
+
+def _reason(c: Compiled, j: int, free: int, held: list[int]) -> str:
     job = c.problem.jobs[j]
     here = c.sides(int(c.cls[j]))
     rows, got = c.side_row[here], c.side_got[here]
@@ -43,23 +68,12 @@ def waiting_reason(compiled: Compiled, seats: Seats, j: int) -> str:
         return "it cannot move and its place is not kept"
     owner = int(c.owner[j])
     if owner >= 0:
-        used = sum(
-            len(seat.gpus)
-            for i, entries in seats.items()
-            if c.owner[i] == owner
-            for seat in entries
-        )
+        used = held[owner]
         if used + 1 > c.problem.quotas[job.owner]:
             return f"the quota of {job.owner!r} ({c.problem.quotas[job.owner]} GPUs) is used up"
-    free = _free_gpus(c, seats)
     if free == 0:
         return "every GPU it could use is taken by jobs that are worth more"
     return (
         "running it would cost more than its waiting penalty of "
         f"{job.priority * c.problem.waiting_penalty_w:g} W, or break a limit"
     )
-
-
-def _free_gpus(c: Compiled, seats: Seats) -> int:
-    taken = {gpu for entries in seats.values() for seat in entries for gpu in seat.gpus}
-    return sum(kind.size * len(kind.servers) for kind in c.kinds) - len(taken)
