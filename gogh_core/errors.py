@@ -26,6 +26,7 @@ GoghError
 from __future__ import annotations
 
 from collections.abc import Sequence
+import re
 from typing import Any
 
 __all__ = [
@@ -57,10 +58,10 @@ class GoghError(Exception):
     """One clear line: what is wrong, where, and what to do about it."""
 
     def __init__(self, what: str, *, where: str = "", todo: str = "") -> None:
-        self.what = what
-        self.where = where
+        self.what = _masked(what)
+        self.where = _masked(where)
         self.todo = todo
-        super().__init__(what, where, todo)
+        super().__init__(self.what, self.where, todo)
 
     def __reduce__(self) -> tuple[Any, ...]:
         # An error comes back whole from another process, whatever its constructor takes.
@@ -69,6 +70,11 @@ class GoghError(Exception):
     def __str__(self) -> str:
         line = f"{self.where}: {self.what}" if self.where else self.what
         return f"{line}; {self.todo}" if self.todo else line
+
+
+def _masked(text: str) -> str:
+    """Without user and password of an address: errors are logged, stored and shown."""
+    return re.sub(r"://[^/@\s]+@", "://***@", text)
 
 
 def _again(kind: type[GoghError], args: tuple[Any, ...], state: dict[str, Any]) -> GoghError:

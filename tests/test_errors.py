@@ -77,3 +77,9 @@ def test_an_error_survives_another_process(error: GoghError) -> None:
     assert type(again) is type(error)
     assert str(again) == str(error)
     assert vars(again) == vars(error)
+
+
+def test_an_error_never_tells_the_password_of_an_address() -> None:
+    error = GoghError("no answer from http://ada:secret@host:9/x", where="https://tok@host/")
+    assert str(error) == "https://***@host/: no answer from http://***@host:9/x"
+    assert "secret" not in repr(error.args)

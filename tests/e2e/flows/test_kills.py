@@ -6,6 +6,7 @@ The whole stack as on several machines: Prefect on PostgreSQL behind basic auth,
 from __future__ import annotations
 
 import contextlib
+import json
 import random
 import time
 from collections import Counter
@@ -48,8 +49,16 @@ HAVING count(*) > 1
 def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     with postgres() as url:
         prefect = {"database_url": url, "auth": "ada:very-secret"}
+        # A source that is down, whose address and token are secrets too.
+        telemetry = {
+            "prometheus_url": "http://ada:url-secret@127.0.0.1:9/",
+            "prometheus_token": "token-secret",
+            "retries": 0,
+        }
         home = tmp_path_factory.mktemp("pair")
-        with running(home, workers=2, prefect=prefect, cycle={"window_s": 300}) as stack:
+        with running(
+            home, workers=2, prefect=prefect, cycle={"window_s": 300}, telemetry=telemetry
+        ) as stack:
             yield stack
 
 
@@ -200,6 +209,25 @@ def test_two_workers_on_postgresql_share_the_runs(pair: Stack):
 @pytest.mark.e2e
 def test_killed_workers_a_restarted_server_and_a_locked_database_lose_nothing(pair: Stack):
     survive(pair, windows=3, seed=1)
+
+
+@pytest.mark.e2e
+def test_no_secret_is_in_artifacts_logs_runs_or_the_store(pair: Stack):
+    """After cycles that did without a source, and said so."""
+    url = pair.settings.prefect.database_url
+    assert url is not None
+    secrets = ("very-secret", "url-secret", "token-secret", url.get_secret_value())
+    told = {
+        path: json.dumps(pair.api.call("POST", f"/{path}/filter", {"limit": 200}))
+        for path in ("artifacts", "logs", "flow_runs", "task_runs", "deployments")
+    }
+    assert "prometheus unavailable" in told["artifacts"]
+    with Store(pair.settings).read() as connection:
+        for (table,) in connection.execute("SHOW TABLES").fetchall():
+            told[table] = str(connection.execute(f'SELECT * FROM "{table}"').fetchall())
+    assert "prometheus unavailable" in told["cycles"]
+    for place, text in told.items():
+        assert not [secret for secret in secrets if secret in text], place
 
 
 @pytest.mark.soak
