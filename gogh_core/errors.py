@@ -25,8 +25,8 @@ GoghError
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 import re
+from collections.abc import Sequence
 from typing import Any
 
 __all__ = [
