@@ -70,9 +70,9 @@ def plan_table(
                 "from": places(before),
                 "to": places(slot for part in parts for slot in part.slots),
                 "with": ", ".join(sorted({p.partner for p in parts if p.partner})) or "–",
-                "expected": _rate(sum(part.throughput for part in parts), known),
+                "expected": _expected(sum(part.throughput for part in parts), known),
                 "watts": f"{watts[job]:.0f}" if job in watts else "–",
-                "why": moved.get(job) or why.get(job, ""),
+                "why": (moved.get(job) or why.get(job, "")).removeprefix(f"{job} "),
             }
         )
     for stop in plan.stops:
@@ -103,6 +103,11 @@ def _row(job: str, known: JobFacts | None) -> dict[str, str]:
 
 def _rate(value: float, known: JobFacts | None) -> str:
     return f"{value:.3g} {known.unit if known else 'steps/s'}"
+
+
+def _expected(value: float, known: JobFacts | None) -> str:
+    """The unit stands beside the promise, where there is one."""
+    return f"{value:.3g}" if known and known.required else _rate(value, known)
 
 
 def _by_job(plan: Plan) -> dict[str, list[Placement]]:

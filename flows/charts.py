@@ -15,7 +15,8 @@ from html import escape
 __all__ = ["bars_and_line", "data_uri", "lines", "parts"]
 
 _W, _H, _LEFT, _RIGHT, _TOP, _BOTTOM = 860, 320, 70, 60, 46, 46
-_COLOURS = ("#3b6ea5", "#d9822b", "#3c9d6b", "#b5485d", "#7a5ea8", "#8a8a8a")
+_COLOURS = ("#3b6ea5", "#d9822b", "#3c9d6b", "#b5485d", "#7a5ea8", "#8a8a8a", "#c9b037", "#5fb7c6")
+_WIDEST = 60.0  # of a bar: a single window is not a wall
 _INK, _GRID = "#222", "#ddd"
 
 
@@ -37,11 +38,11 @@ def bars_and_line(
     top = _nice(max(values, default=1.0))
     out = _frame(title, labels, top, unit)
     width = _step(labels)
-    each = 0.8 * width / max(1, len(bars))
+    each = min(0.8 * width / max(1, len(bars)), _WIDEST)
     for number, series in enumerate(bars.values()):
         for index, value in enumerate(series):
             if value is not None:
-                x = _LEFT + index * width + 0.1 * width + number * each
+                x = _LEFT + (index + 0.5) * width + (number - len(bars) / 2) * each
                 y = _y(value, top)
                 out.append(
                     f'<rect x="{x:.1f}" y="{y:.1f}" width="{each:.1f}" '

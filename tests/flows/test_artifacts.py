@@ -26,7 +26,7 @@ def test_the_plan_is_a_table_of_who_goes_where_with_whom_and_why():
     assert [row["job"] for row in rows] == ["moves", "stops", "starts", "waits", "stays"]
     moves = rows[0]
     assert (moves["from"], moves["to"], moves["with"]) == ("s1:0", "s2:0", "starts")
-    assert (moves["promised"], moves["expected"]) == ("5 steps/s", "6 steps/s")
+    assert (moves["promised"], moves["expected"]) == ("5 steps/s", "6")
     assert (moves["watts"], moves["why"]) == ("130", "saves 80 W")
     by_job = {row["job"]: row for row in rows}
     assert by_job["stays"]["promised"] == "best effort"
