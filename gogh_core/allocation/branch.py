@@ -18,11 +18,10 @@ from gogh_core.allocation.lp import LpResult
 from gogh_core.allocation.mapping import map_counts
 from gogh_core.allocation.pricing import Prices
 from gogh_core.allocation.verify_bound import bound_of
-from gogh_core.allocation.ways import Way, ways_of
+from gogh_core.allocation.ways import Way, jobs_of, ways_of
 
 __all__ = ["offer_counts", "prove"]
 
-_NODES = 20000
 _MIP_SHARE = 0.4
 """Share of the time since the start that MIPs at nodes may take."""
 _NEAR = 0.1
@@ -41,8 +40,8 @@ class _Node:
     cuts: Cuts = ()
 
 
-def prove(search: Search, best: Any, gap: float) -> bool:
-    """Branch until the gap is proven; False when the clock stopped it."""
+def prove(search: Search, best: Any, gap: float, *, nodes: int) -> bool:
+    """Branch until the gap is proven or there are that many nodes; False: the clock stopped it."""
     c = search.c
     root: dict[str, Any] = {}
     near = min(max(gap / 10, 1e-9), 5e-4)
@@ -60,7 +59,7 @@ def prove(search: Search, best: Any, gap: float) -> bool:
     search.leaf_s = 0.0
     _leaf_bound(search, first)
     in_time = True
-    while heap and count < _NODES:
+    while heap and count < nodes:
         # Every leaf is evaluated twice at the end: for the plan, and by the verifier.
         if search.left_s() < 3 * search.leaf_s * (len(heap) + len(stuck) + 8):
             in_time = False
@@ -82,8 +81,8 @@ def prove(search: Search, best: Any, gap: float) -> bool:
         node.raw.clear()
         node.raw.update({"split": what, "at": at, "low": low, "high": high})
         if what == "way":
-            group, way = search.master.ways[k]
-            node.raw.update({"jobs": list(map(int, c.groups[group].jobs)), "way": list(way)})
+            who, way = search.master.ways[k]
+            node.raw.update({"jobs": list(map(int, jobs_of(c, who))), "way": list(way)})
         else:
             node.raw["kind"] = k
         for raw, below in ((low, True), (high, False)):
@@ -147,7 +146,7 @@ def _leaf_bound(search: Search, node: _Node) -> float:
     started = time.monotonic()
     c, named = search.c, search.master.ways
     ways = [
-        (c.groups[named[k][0]].jobs, named[k][1]) if what == "way" else None
+        (jobs_of(c, named[k][0]), named[k][1]) if what == "way" else None
         for what, k, *_ in node.cuts
     ]
     bound_w = search.leaves.bound_w(
@@ -206,19 +205,21 @@ def _ways(search: Search, node: _Node) -> dict[tuple[int, Way], float]:
 def _split_way(
     search: Search, counts: dict[tuple[int, Way], float], kinds: tuple[str, ...]
 ) -> tuple[str, int, int] | None:
-    """The way of a group whose count is farthest from whole, weighted by what waiting costs."""
-    best: tuple[float, int, Way] | None = None
-    for (group, way), value in sorted(counts.items(), key=lambda entry: str(entry[0])):
+    """The way whose count is farthest from whole, weighted by what waiting costs; crowds first."""
+    best: tuple[tuple[bool, float], int, Way] | None = None
+    for (who, way), value in sorted(counts.items(), key=lambda entry: str(entry[0])):
         off = abs(value - round(value))
         if way[0] not in kinds or off <= WHOLE:
             continue
-        weight = off * (1 + float(search.c.wait_w[search.c.groups[group].first]))
-        if best is None or weight > best[0]:
-            best = (weight, group, way)
+        weight = off
+        if who >= 0:
+            weight = off * (1 + float(search.c.wait_w[search.c.groups[who].first]))
+        if best is None or (who < 0, weight) > best[0]:
+            best = ((who < 0, weight), who, way)
     if best is None:
         return None
-    _, group, way = best
-    return "way", search.way(group, way), int(np.floor(counts[group, way]))
+    _, who, way = best
+    return "way", search.way(who, way), int(np.floor(counts[who, way]))
 
 
 def _split_option(search: Search, result: LpResult) -> tuple[str, int, int] | None:

@@ -27,11 +27,11 @@ __all__ = ["Box", "Search"]
 Floats = npt.NDArray[np.float64]
 WHOLE = 1e-6
 SMALL = 150
-"""Up to so many jobs the gap is proven by branching."""
+"""Up to so many jobs branching is quick, and MIPs get little time."""
 _MIP_S = 6.0
 """Seconds for one MIP: what it has not found by then is found faster by fixing more."""
 WIDE = 3000
-"""Up to so many groups a MIP may have all of them."""
+"""Up to so many groups a MIP may have all of them, and the gap is proven by branching."""
 _NEAR = 0.07
 """Of the mean cost of a job: columns that cost no more than that on top are near."""
 _AGAIN = 3
@@ -345,6 +345,11 @@ class Search:
             if what == "servers"
         }
         return Part(self.master.program, chosen, {}, bounds)
+
+    def waits_in_parts(self, result: LpResult) -> bool:
+        """Whether the LP leaves a part of a job waiting."""
+        waiting = float(result.x[self.master.wait_columns].sum())
+        return abs(waiting - round(waiting)) > WHOLE
 
     def _fractional(self, x: Floats) -> set[int]:
         """Groups that are not decided by whole numbers."""

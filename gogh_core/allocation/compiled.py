@@ -160,6 +160,7 @@ class Compiled:
         self.spread = np.array([job.mode == "spread" for job in jobs], dtype=bool)
         self.wait_w = np.array([job.priority * problem.waiting_penalty_w for job in jobs])
         self.wait_w = self.wait_w + self.move_w
+        self.priorities = sorted({job.priority for job in jobs})
         owners = sorted({job.owner for job in jobs if job.shareable == "owner"})
         self.realms: list[str | None] = [None, *owners]
         realm_of = {owner: r + 1 for r, owner in enumerate(owners)}
@@ -269,7 +270,8 @@ class Compiled:
         if self.surplus[j] > 0 or self.spread[j]:
             required = (self.surplus[j], job.required_throughput, job.max_gpus, job.mode)
         place = j if self.running[j] else -1
-        return (self.wait_w[j], self.job_realms[j], int(self.owner[j]), place, required)
+        worth = (job.priority, self.wait_w[j])
+        return (worth, self.job_realms[j], int(self.owner[j]), place, required)
 
     @cached_property
     def group_of(self) -> Ints:

@@ -20,7 +20,7 @@ from gogh_core.allocation.assemble import (
     total,
 )
 from gogh_core.allocation.branch import offer_counts, prove
-from gogh_core.allocation.colgen import SMALL, WIDE, Box, Search
+from gogh_core.allocation.colgen import WIDE, Box, Search
 from gogh_core.allocation.compiled import Compiled, Seats
 from gogh_core.allocation.greedy import Infeasible, greedy_seats, stay_seats
 from gogh_core.allocation.lp import LpResult
@@ -37,6 +37,10 @@ __all__ = ["greedy", "plan"]
 Solver = Literal["glpk", "highs"]
 _LP_TOLERANCE = 1e-4
 """The LP of the generated columns is this near to that of all columns before it is rounded."""
+_FEW = 12
+"""Nodes that show whether the number of jobs that wait was all that was open."""
+_LEAVES = 1_000_000
+"""Prices in a certificate, about: each leaf has one for each job."""
 _RESERVE = 0.08
 """Share of the time that is kept for mapping, assembling and verifying."""
 
@@ -196,11 +200,15 @@ def _search(compiled: Compiled, best: _Best, solver: str, gap: float, deadline: 
         if search.out_of_time():
             return False
         dived, fixed = search.dive(result, {}, 10 * _LP_TOLERANCE)
-        for wide in (False, True) if len(compiled.groups) <= WIDE else (False,):
-            if best.gap > gap and not search.out_of_time():
-                _finish(search, best, dived, fixed, gap, wide)
-        if best.gap > gap and len(compiled.cls) <= SMALL:
-            return prove(search, best, gap)
+        _finish(search, best, dived, fixed, gap, wide=False)
+        if len(compiled.groups) > WIDE:
+            return not search.out_of_time()
+        if best.gap > gap and search.waits_in_parts(result):
+            prove(search, best, gap, nodes=_FEW)
+        if best.gap > gap and not search.out_of_time():
+            _finish(search, best, dived, fixed, gap, wide=True)
+        if best.gap > gap and not search.out_of_time():
+            return prove(search, best, gap, nodes=max(_FEW, _LEAVES // max(1, len(compiled.cls))))
         return not search.out_of_time()
     finally:
         search.lp.close()

@@ -2,6 +2,9 @@
 
 ("wait",) waiting; ("stay",) where they are; ("type", t) on new GPUs of a type; ("side", row, side)
 on one side of an option on new GPUs. A spread job counts once for each slot.
+
+Waiting is also counted over crowds: all jobs (-1) and those of one priority (-2, -3, …). What the
+LP lets wait in parts moves from one group to the next when only one of them is counted.
 """
 
 from __future__ import annotations
@@ -11,16 +14,29 @@ from typing import Any
 
 from gogh_core.allocation.compiled import Compiled
 
-__all__ = ["Way", "ways_of"]
+__all__ = ["ALL", "Way", "jobs_of", "ways_of"]
 
 Way = tuple[Any, ...]
+ALL = -1
+"""The crowd of all jobs."""
+
+
+def jobs_of(c: Compiled, who: int) -> list[int]:
+    """The jobs of a group, or of a crowd."""
+    if who >= 0:
+        return c.groups[who].jobs
+    if who == ALL:
+        return list(range(len(c.cls)))
+    level = c.priorities[ALL - 1 - who]
+    return [j for j, job in enumerate(c.problem.jobs) if job.priority == level]
 
 
 def ways_of(c: Compiled, what: tuple[Any, ...]) -> dict[tuple[int, Way], int]:
-    """(group, way): how often, in the column that stands for `what`."""
+    """(group or crowd, way): how often, in the column that stands for `what`."""
     kind = what[0]
     if kind == "wait":
-        return {(what[1], ("wait",)): 1}
+        level = c.priorities.index(c.problem.jobs[c.groups[what[1]].first].priority)
+        return {(who, ("wait",)): 1 for who in (what[1], ALL, ALL - 1 - level)}
     if kind in ("stay", "host", "keep"):
         return {(int(c.group_of[what[1]]), ("stay",)): 1}
     if kind == "both":

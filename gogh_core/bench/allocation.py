@@ -145,13 +145,22 @@ def problem_command(
     gpus: Annotated[int, typer.Option(help="GPUs.")] = 2048,
     seed: Annotated[int, typer.Option(help="The same seed gives the same problem.")] = 0,
     throughput: Annotated[Path | None, typer.Option(help="A throughput table.")] = None,
+    trace: Annotated[
+        Path | None, typer.Option(help="A trace of jobs: their GPUs, models and owners.")
+    ] = None,
     spread: Annotated[bool, typer.Option(help="All jobs spread.")] = False,
     own_classes: Annotated[bool, typer.Option(help="Every job a class of its own.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Write a realistic problem from a throughput table, or from a drawn one."""
+    """Write a realistic problem from a throughput table and a trace, or from drawn ones."""
     problem = generate(
-        jobs, gpus, seed, throughput=throughput, spread=spread, own_classes=own_classes
+        jobs,
+        gpus,
+        seed,
+        throughput=throughput,
+        trace=trace,
+        spread=spread,
+        own_classes=own_classes,
     )
     write_problem(problem, out)
     facts = {"jobs": len(problem.jobs), "options": len(problem.table), "out": str(out)}

@@ -8,7 +8,7 @@ GPU is a model (utilisations add up to the limit), because nobody has published 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations_with_replacement
 from pathlib import Path
@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gogh_core.allocation import OptionTable, Problem, ProblemJob, ProblemServer
+from gogh_core.bench.traces import TracedJob, traced_jobs
 from gogh_core.domain import Plan, Slot
 from gogh_core.errors import InvalidInput
 
@@ -138,19 +139,21 @@ def generate(
     seed: int = 0,
     *,
     throughput: Path | None = None,
+    trace: Path | None = None,
     waiting_penalty_w: float = _WAITING_W,
     spread: bool = False,
     own_classes: bool = False,
     pair_sizes: tuple[int, ...] = (1,),
     server_gpus: int = 8,
 ) -> Problem:
-    """A problem of that many jobs on that many GPUs, all jobs new."""
+    """A problem of that many jobs on that many GPUs, all jobs new; sizes and owners of a trace."""
     if jobs < 1 or gpus < 1:
         raise InvalidInput(f"{jobs} jobs on {gpus} GPUs", todo="give numbers from 1")
     world = drawn_world(seed) if throughput is None else table_world(throughput)
     random = np.random.default_rng([seed, 2])
     servers = _servers(world, gpus, server_gpus)
-    made = _jobs(world, random, jobs, spread, server_gpus)
+    traced = None if trace is None else traced_jobs(trace, jobs, seed)
+    made = _jobs(world, random, jobs, spread, server_gpus, traced)
     if own_classes:
         made, table = _own(world, made, random, pair_sizes)
     else:
@@ -176,18 +179,28 @@ def _servers(world: World, gpus: int, size: int) -> list[ProblemServer]:
 
 
 def _jobs(
-    world: World, random: np.random.Generator, number: int, spread: bool, largest: int
+    world: World,
+    random: np.random.Generator,
+    number: int,
+    spread: bool,
+    largest: int,
+    traced: Sequence[TracedJob] | None = None,
 ) -> list[ProblemJob]:
     made = []
     single = np.nan_to_num(world.alone[:, 0, :])
+    known = {name: at for at, name in enumerate(world.classes)}
     for index in range(number):
         c = int(random.integers(len(world.classes)))
         size = int(random.choice(len(_SIZES), p=_SHARE))
+        seen = None if traced is None else traced[index]
+        if seen is not None:
+            c = known.get(seen.job_class or "", c)
+            size = min(int(np.searchsorted(_SIZES, seen.gpus)), len(_SIZES) - 1)
         while _SIZES[size] > largest or not np.isfinite(world.alone[:, size, c]).any():
             size -= 1
         reach = world.alone[:, size, c]
         reach = reach[np.isfinite(reach)]
-        part = float(random.uniform(0.25, 0.95))
+        part = float(random.uniform(0.25, 0.95)) * (1.0 if seen is None else seen.share)
         need = float(part * random.choice(reach))
         priority = float(random.choice([1.0, 1.0, 1.0, 2.0, 4.0]))
         if spread:
@@ -214,6 +227,8 @@ def _jobs(
                 shareable=bool(random.random() < 0.9),
                 move_cost_j=float(random.choice([15000.0, 30000.0, 60000.0])),
             )
+        if seen is not None:
+            job = replace(job, owner=seen.owner, since_s=seen.age_s)
         made.append(job)
     return made
 
