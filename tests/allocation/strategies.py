@@ -111,7 +111,7 @@ def _job(draw, name, job_class, servers, users, spread) -> ProblemJob:
         at=at,
         move_cost_j=draw(st.sampled_from([0.0, 3000.0, 30000.0])),
         owner=draw(st.sampled_from(["x", "y"])),
-        pinned=bool(at) and rarely(draw, 10),
+        pinned=bool(at) and rarely(draw, 4),
         movable=not rarely(draw),
         since_s=draw(st.sampled_from([None, 30.0, 600.0])),
         moved_ago_s=draw(st.sampled_from([None, None, 30.0])),
