@@ -36,7 +36,7 @@ def ask(desk: Desk, report: CycleReport) -> bool:
     if plan is None or word is None or word.decision != "asked" or not run_id():
         return False
     limit_s = desk.settings.guards.approval_timeout_s
-    page = f"{difference_of(desk, report)}\n\nAsked because: {word.why}."
+    page = f"Asked because: {word.why}.\n\n{difference_of(desk, report)}"
     try:
         form = pause_flow_run(
             wait_for_input=ApprovalForm.with_initial_data(description=page),

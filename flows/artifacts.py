@@ -44,8 +44,11 @@ Row = Mapping[str, Any]
 
 
 def places(slots: Iterable[Slot]) -> str:
-    """Such as `s1:0,1`; a dash for nowhere."""
-    found = [f"{slot.server}:{','.join(map(str, slot.gpus))}" for slot in slots]
+    """Such as `s1:0,1 s2:3`; a dash for nowhere."""
+    gpus: dict[str, list[int]] = {}
+    for slot in slots:
+        gpus.setdefault(slot.server, []).extend(slot.gpus)
+    found = [f"{server}:{','.join(map(str, sorted(of)))}" for server, of in gpus.items()]
     return " ".join(found) or "–"
 
 
@@ -63,11 +66,12 @@ def plan_table(
     for job, parts in _by_job(plan).items():
         known = facts.get(job)
         before = known.at if known else ()
+        what = "moves" if job in moved else "stays" if before else "starts"
         rows.append(
             _row(job, known)
             | {
-                "what": "moves" if job in moved else "stays" if before else "starts",
-                "from": places(before),
+                "what": what,
+                "from": places(before if what == "moves" else ()),
                 "to": places(slot for part in parts for slot in part.slots),
                 "with": ", ".join(sorted({p.partner for p in parts if p.partner})) or "–",
                 "expected": _expected(sum(part.throughput for part in parts), known),
@@ -129,7 +133,7 @@ def difference(diff: PlanDiff, *, window_s: float) -> str:
         f"{abs(saved) * window_s / 3.6e6:.3f} kWh in a window.",
         "",
         f"{len(diff.starts)} start, {len(diff.moves)} move, {len(diff.stops)} stop, "
-        f"{diff.stays} stay, {len(diff.waiting)} wait, {len(diff.switches)} servers are switched.",
+        f"{diff.stays} stay, {len(diff.waiting)} wait, {_servers(len(diff.switches))} switched.",
     ]
     cost_j = diff.move_cost_j + diff.switch_cost_j
     if cost_j > 0:
@@ -147,6 +151,10 @@ def difference(diff: PlanDiff, *, window_s: float) -> str:
     lines += _section("Servers", ("server", "becomes"), [(s.id, s.action) for s in diff.switches])
     lines += _section("Waiting", ("job", "why"), [(w.job, w.reason) for w in diff.waiting])
     return "\n".join(lines) + "\n"
+
+
+def _servers(count: int) -> str:
+    return "1 server is" if count == 1 else f"{count} servers are"
 
 
 def _section(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:

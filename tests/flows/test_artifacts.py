@@ -54,7 +54,7 @@ DIFF = PlanDiff(
 def test_the_difference_tells_who_moves_what_is_saved_and_what_it_costs():
     page = artifacts.difference(DIFF, window_s=300)
     assert "**Saves 180 W**: 1,000 W now with 3 jobs, 820 W planned with 3; 0.015 kWh" in page
-    assert "1 start, 1 move, 1 stop, 1 stay, 2 wait, 1 servers are switched." in page
+    assert "1 start, 1 move, 1 stop, 1 stay, 2 wait, 1 server is switched." in page
     assert "costs 0.010 kWh, paid back after 200 s" in page
     assert "| moves | s1:0 | s2:0 | saves 80 W |" in page
     more = artifacts.difference(replace(DIFF, planned_w=1100.0), window_s=300)
