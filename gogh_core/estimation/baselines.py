@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from gogh_core.estimation.beliefs import nan_median
 from gogh_core.estimation.episodes import Prediction, Truth
 from gogh_core.estimation.jobset import JobSet
+from gogh_core.estimation.opinions import nan_median
 
 __all__ = ["BASELINES", "Baseline", "median_and_siblings"]
 

@@ -14,19 +14,15 @@ from typing import Any
 
 import numpy as np
 
+from gogh_core.estimation.alone import Alone, process_alone, siblings
 from gogh_core.estimation.catalog import Catalog, Column
 from gogh_core.estimation.jobset import JobSet
-from gogh_core.estimation.pairs import Pairs, add_shared_only, nan_median
-from gogh_core.estimation.process import (
-    JobKernels,
-    Kernel,
-    Observed,
-    fit_variances,
-    posterior,
-)
-from gogh_core.estimation.roofline import column_likeness, column_speed, step_seconds
+from gogh_core.estimation.opinions import beside, nan_median
+from gogh_core.estimation.pairs import Pairs, Smoothing, add_shared_only
+from gogh_core.estimation.process import JobKernels, Kernel, Observed, fit_variances, settle
+from gogh_core.estimation.roofline import column_likeness
 
-__all__ = ["AGGRESSIVE", "ALONE", "SENSITIVE", "Beliefs", "Hyper", "believe", "nan_median"]
+__all__ = ["AGGRESSIVE", "ALONE", "SENSITIVE", "Beliefs", "Hyper", "believe"]
 
 Array = np.ndarray[Any, Any]
 
@@ -34,34 +30,9 @@ ALONE, SENSITIVE, AGGRESSIVE = 0, 1, 2
 # A job next to another keeps at least this share of its speed, and never gains.
 RATIO_LOW, RATIO_HIGH = 0.05, 1.0
 # Centres of the priors on variances: job kernels for all columns, then by column, as in COMMON.
-_MANNERS = [0.024, 0.012, 0.009, 0.006, 0.015, 0.006, 0.003, 0.003, 0.003, 0.0015, 0.024, 0.012]
-_START = {
-    ALONE: [
-        0.3,
-        0.1,
-        0.2,
-        0.2,
-        0.02,
-        0.005,
-        0.2,
-        0.02,
-        0.1,
-        0.1,
-        0.01,
-        0.005,
-        0.01,
-        0.01,
-        0.1,
-        0.02,
-        0.3,
-        0.01,
-    ],
-    SENSITIVE: _MANNERS,
-    AGGRESSIVE: _MANNERS,
-}
+_START = [0.024, 0.012, 0.009, 0.006, 0.015, 0.006, 0.003, 0.003, 0.003, 0.0015, 0.024, 0.012]
 _CELL_START = [0.01, 0.004]
-_NOISE = {ALONE: 0.003, SENSITIVE: 0.001, AGGRESSIVE: 0.001}
-_REFERENCE_CELLS = 1500
+_NOISE = 0.001
 # An unseen column's effect, an unseen unit's offset: standard deviations in logs.
 _UNSEEN_COLUMN_SD, _UNSEEN_SCALE_SD, _BLIND_SCALE_SD = 0.35, 0.9, 2.5
 
@@ -71,6 +42,11 @@ class Hyper:
     """Variances of the three processes, found on one catalog."""
 
     kernels: tuple[Kernel, Kernel, Kernel]
+    blind: Kernel | None = None
+    """Of the process alone that knows no facts."""
+    smoothing: Smoothing | None = None
+    beside: tuple[int | None, int | None] = (None, None)
+    """Kernels of the second opinions on sensitivity and aggressiveness."""
 
 
 @dataclass(frozen=True)
@@ -95,6 +71,8 @@ class Beliefs:
     """Log throughput from facts alone, [jobs, columns]; NaN without facts."""
     simple: Array
     """What siblings or medians say of the three quantities, [3, jobs, columns]."""
+    second: Array
+    """Second opinions on the three quantities, [3, jobs, columns]."""
     cell: Array
     """Step time and use of the GPU as features, [jobs, columns, 2]."""
     ratio_width: Array
@@ -138,14 +116,6 @@ def believe(
     shape = (len(jobs.names), len(columns))
     kernel_jobs = jobs.kernels()
     likeness = column_likeness(columns)
-    speed = column_speed(columns)
-    plain = JobKernels(kernel_jobs, likeness, speed - speed.mean())
-
-    seconds = step_seconds(jobs.jobs, jobs.facts, columns)
-    with np.errstate(divide="ignore"):
-        roofline = -np.log(seconds.sum(axis=-1))
-    prior = np.where(np.isnan(roofline), column_speed(columns)[None], roofline)
-
     cells = catalog.cells
     alone = np.flatnonzero(cells.partner < 0)
     table = np.full(shape, np.nan)
@@ -157,133 +127,73 @@ def believe(
     effects = pairs.effects(shape)
     add_shared_only(catalog, table, noise, effects, pairs)
 
-    level = _Level.of(table - prior, jobs.unit_code, likeness)
-    base = prior + level.of_cells(jobs.unit_code)
-    at = np.nonzero(~np.isnan(table))
-    seen = Observed(at[0], at[1], table[at] - base[at], noise[at])
-    first = hyper.kernels[0] if hyper else fit_variances(
-        plain, seen, np.array(_START[ALONE]), _NOISE[ALONE]
-    )  # fmt: skip
+    kernels = hyper.kernels if hyper else (None, None, None)
+    main = process_alone(jobs, columns, table, noise, who, kernels[ALONE])
     mean = np.zeros((3, *shape))
     variance = np.zeros((3, *shape))
-    mean[0], variance[0] = _settle(plain, first, seen, who, shape)
-    mean[0] += base
-    variance[0] += level.variance(jobs.unit_code, jobs.has_facts)
+    mean[ALONE], variance[ALONE] = main.mean, main.variance
 
-    cell = _cell_features(mean[0], table, seconds, jobs.has_facts)
+    cell = _cell_features(mean[0], table, main.seconds, jobs.has_facts)
     spread = max(float(np.nanvar(table)), 0.1) if (~np.isnan(table)).any() else 1.0
     trust = np.where(np.isnan(table), np.clip(1 - 2 * variance[0] / spread, 0.0, 1.0), 1.0)
     featured = JobKernels(kernel_jobs, likeness, None, cell, trust)
-    found = [first]
-    simple = [_simple(jobs, table - base, table) + base]
+    second = np.zeros((3, *shape))
+    second[ALONE], blind = _without_facts(jobs, columns, table, noise, who, main, hyper)
+    found, choices = [main.kernel], []
+    simple = [main.simple]
     observed = np.zeros((3, *shape))
     observed[0] = ~np.isnan(table)
     for quantity, (values, counts) in ((SENSITIVE, effects.own), (AGGRESSIVE, effects.on_partner)):
         at = np.nonzero(counts > 0)
         seen = Observed(at[0], at[1], values[at], effects.residual[at[1]] / counts[at])
-        start = np.array(_START[quantity] + _CELL_START)
-        kernel = hyper.kernels[quantity] if hyper else fit_variances(
-            featured, seen, start, _NOISE[quantity]
-        )  # fmt: skip
+        start = np.array(_START + _CELL_START)
+        kernel = kernels[quantity] or fit_variances(featured, seen, start, _NOISE)
         found.append(kernel)
-        mean[quantity], variance[quantity] = _settle(featured, kernel, seen, who, shape)
+        mean[quantity], variance[quantity] = settle(featured, kernel, seen, who, shape)
+        known = np.where(counts > 0, values, np.nan)
+        second[quantity], chosen = beside(
+            kernel_jobs, known, mean[quantity], variance[quantity],
+            hyper.beside[quantity - 1] if hyper else None,
+        )  # fmt: skip
+        choices.append(chosen)
         observed[quantity] = counts
-        simple.append(_simple(jobs, np.where(counts > 0, values, np.nan), None))
+        simple.append(siblings(jobs, known, None))
+    interaction, smoothing = pairs.interaction(
+        effects, jobs, shape, hyper.smoothing if hyper else None
+    )
     centre = nan_median(table, 0)
     return Beliefs(
         columns, mean, np.maximum(variance, 1e-8), observed, effects.mean, effects.residual,
-        pairs.interaction(effects, jobs, shape), Hyper((found[0], found[1], found[2])), centre,
-        roofline, np.stack(simple), cell, np.ones(shape[0]), np.zeros(shape[0]),
+        interaction,
+        Hyper((found[0], found[1], found[2]), blind, smoothing, (choices[0], choices[1])), centre,
+        -np.log(main.seconds.sum(axis=-1)), np.stack(simple), second, cell,
+        np.ones(shape[0]), np.zeros(shape[0]),
     )  # fmt: skip
 
 
-def _simple(jobs: JobSet, values: Array, own: Array | None) -> Array:
-    """All siblings by nearness in log batch size, zero without any; moved to meet own cells."""
-    kernel = jobs.kernels()[0] - np.eye(len(jobs.names))
-    batch = np.nan_to_num(jobs.log_batch)
-    kernel = kernel / np.maximum(np.abs(batch[:, None] - batch[None]), 0.05)
-    mask = ~np.isnan(values)
-    weight = kernel @ mask
-    said = kernel @ np.nan_to_num(values) / np.where(weight > 0, weight, 1.0)
-    if own is not None:
-        gap = np.where(mask, values - said, 0.0).sum(1) / np.maximum(mask.sum(1), 1)
-        said = said + gap[:, None]
-    return np.asarray(said)
+def _without_facts(
+    jobs: JobSet,
+    columns: tuple[Column, ...],
+    table: Array,
+    noise: Array,
+    who: Array,
+    main: Alone,
+    hyper: Hyper | None,
+) -> tuple[Array, Kernel | None]:
+    """Speeds alone as if no architecture were known; where none is, what siblings say.
 
-
-def _settle(
-    kernels: JobKernels, kernel: Kernel, seen: Observed, who: Array, shape: tuple[int, int]
-) -> tuple[Array, Array]:
-    """Posterior of the asked jobs; large catalogs: from a part of it and the job's own cells."""
-    mean, variance = np.zeros(shape), np.zeros(shape)
-    reference = seen
-    left_out = np.zeros(shape[0], bool)
-    if len(seen.value) > _REFERENCE_CELLS:
-        jobs = np.unique(seen.job)
-        keep = jobs[:: int(np.ceil(len(seen.value) / _REFERENCE_CELLS))]
-        left_out[jobs] = True
-        left_out[keep] = False
-        reference = seen.take(np.flatnonzero(~left_out[seen.job]))
-    centre, covariance = posterior(kernels, kernel, reference, who, shape[1])
-    rows = {int(job): i for i, job in enumerate(who)}
-    own = np.flatnonzero(left_out[seen.job] & np.isin(seen.job, who))
-    order = own[np.argsort(seen.job[own], kind="stable")]
-    for cells in np.split(order, np.flatnonzero(np.diff(seen.job[order])) + 1):
-        if not len(cells):
-            continue
-        i, at = rows[int(seen.job[cells[0]])], seen.column[cells]
-        block = covariance[i][np.ix_(at, at)].copy()
-        block[np.diag_indices_from(block)] += seen.noise[cells] + kernel.noise
-        gain = np.linalg.solve(block, covariance[i][at]).T
-        centre[i] = centre[i] + gain @ (seen.value[cells] - centre[i][at])
-        covariance[i] = covariance[i] - gain @ covariance[i][at]
-    mean[who] = centre
-    variance[who] = np.diagonal(covariance, axis1=1, axis2=2) + kernel.noise
-    return mean, variance
-
-
-@dataclass(frozen=True)
-class _Level:
-    """Column effects and the offset of each unit, by medians; what was not seen is wide."""
-
-    column: Array
-    column_sd: Array
-    offset: dict[int, float]
-
-    @classmethod
-    def of(cls, residual: Array, units: Array, likeness: Array) -> _Level:
-        count = residual.shape[1]
-        column = np.zeros(count)
-        seen = (~np.isnan(residual)).any(axis=0)
-        offset: dict[int, float] = {}
-        if seen.any():
-            job = np.zeros(len(residual))
-            for _ in range(8):
-                job = nan_median(residual - column, 1)
-                step = nan_median(residual - job[:, None], 0)
-                column = np.where(seen, np.nan_to_num(step), 0.0)
-            column = np.where(seen, column - column[seen].mean(), 0.0)
-            job = nan_median(residual - column, 1)
-            for unit in np.unique(units[~np.isnan(job)]):
-                offset[int(unit)] = float(np.median(job[(units == unit) & ~np.isnan(job)]))
-        weight = likeness[:, seen] if seen.any() else np.zeros((count, 0))
-        borrowed = (weight @ column[seen]) / (weight.sum(axis=1) + 0.2) if seen.any() else column
-        nearest = weight.max(axis=1) if seen.any() else np.zeros(count)
-        return cls(
-            np.where(seen, column, borrowed),
-            np.where(seen, 0.0, _UNSEEN_COLUMN_SD * np.sqrt(1.2 - np.minimum(nearest, 1.0))),
-            offset,
+    The level of a job that was not measured stays the main one's: names say nothing of it.
+    """
+    if jobs.has_facts.any():
+        other = process_alone(
+            jobs.blind, columns, table, noise, who, hyper.blind if hyper else None
         )
-
-    def of_cells(self, units: Array) -> Array:
-        usual = float(np.mean(list(self.offset.values()))) if self.offset else 0.0
-        offsets = np.array([self.offset.get(int(unit), usual) for unit in units])
-        return offsets[:, None] + self.column[None]
-
-    def variance(self, units: Array, has_facts: Array) -> Array:
-        blind = np.where(has_facts, _UNSEEN_SCALE_SD, _BLIND_SCALE_SD)
-        new = np.array([0.0 if int(u) in self.offset else 1.0 for u in units]) * blind
-        return np.asarray(new[:, None] ** 2 + self.column_sd[None] ** 2)
+        said, kernel = other.mean, other.kernel
+    else:
+        said, kernel = main.simple, None
+    lift = (main.mean - said).mean(axis=1, keepdims=True)
+    unmeasured = np.isnan(table).all(axis=1, keepdims=True)
+    return said + np.where(unmeasured, lift, 0.0), kernel
 
 
 def _cell_features(mean: Array, table: Array, seconds: Array, has_facts: Array) -> Array:

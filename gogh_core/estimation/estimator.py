@@ -7,8 +7,7 @@ Both look at each job once (alone, sensitivity, aggressiveness, memory, watts) a
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,112 +17,27 @@ from scipy.special import ndtri
 
 from gogh_core.domain import Descriptors
 from gogh_core.errors import InvalidCatalog, InvalidInput
-from gogh_core.estimation.beliefs import ALONE, Beliefs, believe
+from gogh_core.estimation.beliefs import believe
+from gogh_core.estimation.calibration import calibrate
 from gogh_core.estimation.catalog import Catalog, Column, load_catalog
-from gogh_core.estimation.correction import calibrate, correct
-from gogh_core.estimation.episodes import lean_of
-from gogh_core.estimation.feasibility import MemoryModel, fit_memory
+from gogh_core.estimation.correction import correct
+from gogh_core.estimation.feasibility import fit_memory
 from gogh_core.estimation.jobset import JobSet
+from gogh_core.estimation.options import option_table
 from gogh_core.estimation.power import PowerModel
 from gogh_core.estimation.registry import Registry, shipped
 from gogh_core.estimation.tables import check_table, describe_jobs, read_table
+from gogh_core.estimation.view import NETWORKS, View, chances
 from gogh_core.hardware import closest, find
 
 if TYPE_CHECKING:
     from torch import nn
 
-__all__ = ["Estimator", "View", "estimate_table", "load_estimator"]
+__all__ = ["Estimator", "estimate_table", "load_estimator"]
 
 Array = np.ndarray[Any, Any]
 
 _Z80 = float(ndtri(0.9))
-NETWORKS = ("measured", "P2", "P1")
-
-
-@dataclass(frozen=True)
-class View:
-    """One catalog and the asked jobs, ready to answer cell by cell."""
-
-    catalog: Catalog
-    jobs: JobSet
-    beliefs: Beliefs
-    memory: MemoryModel
-
-    @cached_property
-    def points(self) -> Array:
-        """Log estimates alone, [jobs, columns]."""
-        b = self.beliefs
-        return lean_of(b.mean[ALONE], b.variance[ALONE], b.lean)
-
-    def known(self) -> Array:
-        """Whether any cell of the job was measured."""
-        out = np.zeros(len(self.jobs.names), bool)
-        out[np.unique(self.catalog.cells.job)] = True
-        return out
-
-    def measured(self, job: Array, partner: Array, column: Array) -> Array:
-        """Number of the measured cell, or -1; partner -1 is alone."""
-        size = len(self.catalog.names)
-        inside = np.where(job < size, job, -1)
-        other = np.where(partner >= size, -2, partner)
-        own = np.where(column < len(self.catalog.columns), column, -1)
-        return self.catalog.find(inside, other, own)
-
-    def alone(self, job: Array, column: Array) -> Answer:
-        """Log throughput alone."""
-        b = self.beliefs
-        mean, variance = b.mean[ALONE][job, column], b.variance[ALONE][job, column]
-        point = self.points[job, column]
-        return _overruled(self, (job, np.full(len(job), -1), column), point, mean, variance)
-
-    def shared(self, job: Array, partner: Array, column: Array) -> Answer:
-        """Log throughput next to a partner."""
-        b = self.beliefs
-        at = self.measured(job, np.full(len(job), -1), column)
-        cells = self.catalog.cells
-        known = at >= 0
-        alone = np.where(known, cells.log[at] if len(cells) else 0.0, b.mean[ALONE][job, column])
-        spread = b.variance[ALONE][job, column]
-        lean = np.where(known, 0.0, b.mean[ALONE][job, column] - self.points[job, column])
-        spread = np.where(known, cells.variance[at] if len(cells) else 0.0, spread)
-        ratio, ratio_sd = b.ratio_of(job, partner, column)
-        mean = alone + np.log(ratio)
-        variance = spread + (ratio_sd / ratio) ** 2
-        return _overruled(self, (job, partner, column), mean - lean, mean, variance)
-
-
-@dataclass(frozen=True)
-class Answer:
-    """Logs: the estimate, the centre and the standard deviation of each asked cell."""
-
-    point: Array
-    mean: Array
-    sd: Array
-
-    def quantile(self, z: float) -> Array:
-        """Throughput that many standard deviations from the centre, never past the estimate."""
-        at = np.exp(self.mean + z * self.sd)
-        point = np.exp(self.point)
-        return np.asarray(np.minimum(at, point) if z < 0 else np.maximum(at, point))
-
-    @property
-    def estimate(self) -> Array:
-        """Throughput."""
-        return np.asarray(np.exp(self.point))
-
-
-def _overruled(
-    view: View, cell: tuple[Array, Array, Array], point: Array, mean: Array, variance: Array
-) -> Answer:
-    """A measured cell stays what was measured."""
-    sd = np.sqrt(variance)
-    at = view.measured(*cell)
-    hit = at >= 0
-    if hit.any():
-        point, mean, sd = point.copy(), mean.copy(), sd.copy()
-        point[hit] = mean[hit] = view.catalog.cells.log[at[hit]]
-        sd[hit] = np.sqrt(view.catalog.cells.variance[at[hit]])
-    return Answer(point, mean, sd)
 
 
 @dataclass
@@ -169,6 +83,7 @@ class Estimator:
                 strict=True,
             )
         ]
+        asked = _as_measured(catalog, asked)
         columns = _with_columns(catalog, asked, where)
         view = self.view(catalog, jobs, columns)
         number = {name: i for i, name in enumerate(jobs.names)}
@@ -194,7 +109,9 @@ class Estimator:
         """Every way to run each class alone, and each two of them on one GPU, on every GPU type.
 
         `throughput_*` is the lower quantile that holds with probability `confidence`, `mean_*` the
-        central estimate. A pair stands once, with `class_a` <= `class_b` in the order given.
+        central estimate. A pair stands once, with `class_a` <= `class_b` in the order given. Where
+        draws were measured under several power limits, a class alone also comes under those that
+        save energy (what two jobs draw together is assumed, too little to choose limits by).
         """
         if not 0.5 <= confidence < 1:
             raise InvalidInput(f"confidence is {confidence}, not in 0.5 to 1", where="options")
@@ -206,16 +123,28 @@ class Estimator:
             catalog, [(name, job, None) for name, job in classes.items()],
             use_facts=self.use_facts,
         )  # fmt: skip
-        asked = [Column(kind, count) for kind in gpu_types for count in gpu_counts]
+        named = [Column(kind, count) for kind in gpu_types for count in gpu_counts]
+        asked = _as_measured(catalog, named)
         columns = _with_columns(catalog, asked, "options")
         view = self.view(catalog, every, columns)
         power = PowerModel.of(catalog, every, columns)
         number = {name: i for i, name in enumerate(every.names)}
         who = np.array([number[name] for name in classes], int)
         place = {column: i for i, column in enumerate(columns)}
-        own = [place[column] for column in asked]
-        single = [place[column] for column in asked if column.gpus == 1] if pairs else []
-        return _option_table(view, power, who, own, single, float(ndtri(confidence)))
+        own = [(place[a], n) for a, n in zip(asked, named, strict=True)]
+        single = [(at, column) for at, column in own if column.gpus == 1] if pairs else []
+        return option_table(view, power, who, own, single, float(ndtri(confidence)))
+
+
+def _as_measured(catalog: Catalog, asked: Sequence[Column]) -> list[Column]:
+    """The asked columns under the catalog's names: "Tesla V100" is what was measured as "v100"."""
+    measured = {column.gpu_type for column in catalog.columns}
+    same = {gpu.name: kind for kind in sorted(measured, reverse=True) if (gpu := find(kind))}
+    names: dict[str, str] = {}
+    for kind in {column.gpu_type for column in asked}:
+        gpu = None if kind in measured else find(kind)
+        names[kind] = same.get(gpu.name, kind) if gpu else kind
+    return [replace(column, gpu_type=names[column.gpu_type]) for column in asked]
 
 
 def _with_columns(catalog: Catalog, asked: Sequence[Column], where: str) -> tuple[Column, ...]:
@@ -245,9 +174,7 @@ def _answer(view: View, queries: pa.Table, job: Array, partner: Array, column: A
         for into, answer in ((said, view.shared(j, k, g)), (theirs, view.shared(k, j, g))):
             into[:, paired] = [answer.estimate, answer.quantile(-_Z80), answer.quantile(_Z80)]
     hit = view.measured(job, partner, column) >= 0
-    network = np.where(hit, 0, np.where(view.known()[job], 1, 2))
-    feasible = np.where(hit, 1.0, view.memory.probability(job, partner, column))
-    feasible = _refused_before(view, job, partner, column, feasible)
+    feasible, network = chances(view, job, partner, column, hit, view.known()[job])
     added = {
         "estimate": pa.array(said[0]),
         "low": pa.array(said[1]),
@@ -262,78 +189,6 @@ def _answer(view: View, queries: pa.Table, job: Array, partner: Array, column: A
     for name, values in added.items():
         out = out.append_column(name, values)
     return out
-
-
-def _refused_before(
-    view: View, job: Array, partner: Array, column: Array, probability: Array
-) -> Array:
-    """A cell that was tried and did not run is not likely to."""
-    catalog = view.catalog
-    if not len(catalog.refused_job):
-        return probability
-    low = np.where(partner < 0, job, np.minimum(job, partner))
-    high = np.where(partner < 0, -1, np.maximum(job, partner))
-    size, width = len(view.jobs.names) + 1, len(view.beliefs.columns)
-    mine = (catalog.refused_job * size + catalog.refused_partner + 1) * width
-    asked = (low * size + high + 1) * width + column
-    return np.where(np.isin(asked, mine + catalog.refused_column), 0.01, probability)
-
-
-def _option_table(
-    view: View, power: PowerModel, who: Array, own: list[int], single: list[int], z: float
-) -> pa.Table:
-    names = pa.array([view.jobs.names[i] for i in who], pa.string())
-    first, second = np.triu_indices(len(who)) if single else (np.zeros(0, int), np.zeros(0, int))
-    known = view.known()
-    parts: list[pa.Table] = []
-    for column, shared in [(c, False) for c in own] + [(c, True) for c in single]:
-        a = first if shared else np.arange(len(who))
-        b = second if shared else a
-        place = np.full(len(a), column)
-        job, partner = who[a], who[b]
-        alone = np.full(len(a), -1)
-        if shared:
-            first_job = view.shared(job, partner, place)
-            second_job = view.shared(partner, job, place)
-            low_b, mean_b = second_job.quantile(-z), second_job.estimate
-            watts = power.shared_w(job, partner, place)
-        else:
-            first_job = view.alone(job, place)
-            low_b = mean_b = np.full(len(a), np.nan)
-            watts = power.alone_w(job, place)
-        with_whom = partner if shared else alone
-        hit = view.measured(job, with_whom, place) >= 0
-        if shared:
-            hit &= view.measured(partner, job, place) >= 0
-        chance = np.where(hit, 1.0, view.memory.probability(job, with_whom, place))
-        chance = _refused_before(view, job, with_whom, place, chance)
-        network = np.where(hit, 0, np.where(known[job] & known[partner], 1, 2)).astype(np.int8)
-        kind = view.beliefs.columns[column]
-        parts.append(
-            pa.table(
-                {
-                    "gpu_type": _repeated(kind.gpu_type, len(a)),
-                    "gpus": pa.array(np.full(len(a), kind.gpus, np.int32)),
-                    "class_a": pa.DictionaryArray.from_arrays(a.astype(np.int32), names),
-                    "class_b": pa.DictionaryArray.from_arrays(
-                        pa.array(b.astype(np.int32), mask=np.full(len(b), not shared)), names
-                    ),
-                    "throughput_a": first_job.quantile(-z),
-                    "throughput_b": pa.array(low_b, from_pandas=True),
-                    "mean_a": first_job.estimate,
-                    "mean_b": pa.array(mean_b, from_pandas=True),
-                    "power_w": watts,
-                    "power_limit_w": pa.nulls(len(a), pa.float64()),
-                    "feasible_probability": chance,
-                    "network": pa.DictionaryArray.from_arrays(network, pa.array(NETWORKS)),
-                }
-            )
-        )
-    return pa.concat_tables(parts).unify_dictionaries()
-
-
-def _repeated(name: str, count: int) -> pa.DictionaryArray:
-    return pa.DictionaryArray.from_arrays(np.zeros(count, np.int8), pa.array([name]))
 
 
 def load_estimator(models_dir: Path) -> Estimator:

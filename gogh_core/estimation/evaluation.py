@@ -15,8 +15,9 @@ import pandas as pd
 
 from gogh_core.estimation.baselines import BASELINES
 from gogh_core.estimation.beliefs import believe
+from gogh_core.estimation.calibration import calibrate
 from gogh_core.estimation.catalog import Catalog
-from gogh_core.estimation.correction import calibrate, correct, predict
+from gogh_core.estimation.correction import correct, predict
 from gogh_core.estimation.episodes import (
     Prediction,
     Split,

@@ -100,6 +100,16 @@ class JobSet:
 
     def kernels(self) -> tuple[Array, ...]:
         """Likeness of jobs, one matrix for each kernel of `process.COMMON` but the last."""
+        return self._kernels
+
+    @cached_property
+    def blind(self) -> JobSet:
+        """The same jobs as if only names and batch sizes were known."""
+        plain = tuple(Descriptors(j.model, j.batch_size, family=j.family) for j in self.jobs)
+        return JobSet(self.names, plain, self.units, use_facts=False)
+
+    @cached_property
+    def _kernels(self) -> tuple[Array, ...]:
         family = (self.families[:, None] == self.families[None]).astype(float)
         known = ~np.isnan(self.log_batch)
         batch = np.where(known, self.log_batch, 0.0)

@@ -7,7 +7,6 @@ siblings on both sides.
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,8 +14,9 @@ import numpy as np
 
 from gogh_core.estimation.catalog import Catalog
 from gogh_core.estimation.jobset import JobSet
+from gogh_core.estimation.opinions import MOST_JOBS, nan_median, one_sided
 
-__all__ = ["Effects", "Pairs", "add_shared_only", "nan_median"]
+__all__ = ["Effects", "Pairs", "Smoothing", "add_shared_only"]
 
 Array = np.ndarray[Any, Any]
 
@@ -24,13 +24,6 @@ Array = np.ndarray[Any, Any]
 _BLIND_RATIO, _BLIND_RATIO_SD = 0.6, 0.15
 # With more jobs than this the smoothing is not chosen by leaving out.
 _MOST_TRIED = 300
-
-
-def nan_median(values: Array, axis: int) -> Array:
-    """Median that skips NaN, and is NaN, silently, where there is nothing."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)
-        return np.asarray(np.nanmedian(values, axis=axis))
 
 
 @dataclass(frozen=True)
@@ -41,6 +34,17 @@ class Effects:
     residual: Array
     own: tuple[Array, Array]
     on_partner: tuple[Array, Array]
+
+
+@dataclass(frozen=True)
+class Smoothing:
+    """How residuals of pairs are smoothed, found on one catalog."""
+
+    both: tuple[float, float]
+    """Weight of near batch sizes and shrinkage, siblings on both sides."""
+    rows: int | None = None
+    mates: int | None = None
+    """Kernels of `opinions` for siblings of the job, and of its partner."""
 
 
 @dataclass(frozen=True)
@@ -102,10 +106,20 @@ class Pairs:
             (s.reshape(shape), n_own.reshape(shape)), (a.reshape(shape), n_other.reshape(shape)),
         )  # fmt: skip
 
-    def interaction(self, effects: Effects, jobs: JobSet, shape: tuple[int, int]) -> Array | None:
-        """Residuals of pairs smoothed over siblings on both sides, [columns, jobs, jobs]."""
+    def interaction(
+        self,
+        effects: Effects,
+        jobs: JobSet,
+        shape: tuple[int, int],
+        smoothing: Smoothing | None = None,
+    ) -> tuple[Array | None, Smoothing | None]:
+        """Residuals of pairs smoothed over siblings, [columns, jobs, jobs]; None: too few pairs.
+
+        The mean of two: siblings on both sides at once, and siblings of the one next to the very
+        same other. Without `smoothing` it is chosen by leaving jobs out.
+        """
         if len(self.ratio) < 10:
-            return None
+            return None, smoothing
         left = (
             self.ratio - effects.mean[self.column]
             - effects.own[0][self.job, self.column]
@@ -119,15 +133,30 @@ class Pairs:
         values[self.column, number[self.job], number[self.partner]] = left
         here[self.column, number[self.job], number[self.partner]] = 1.0
         family, near = (kernel[:, live].astype(np.float32) for kernel in jobs.kernels()[:2])
-        share, ridge = 0.7, 1.0
-        if len(live) <= _MOST_TRIED:
+        share, ridge = (0.7, 1.0) if smoothing is None else smoothing.both
+        if smoothing is None and len(live) <= _MOST_TRIED:
             share, ridge = _choose_smoothing(family[live], near[live], values, here)
         sibling = (1 - share) * family + share * near
         out = np.empty((shape[1], shape[0], shape[0]), np.float32)
         for column in range(shape[1]):
             top = sibling @ values[column] @ sibling.T
             out[column] = top / (sibling @ here[column] @ sibling.T + ridge)
-        return out
+        if len(live) > MOST_JOBS:
+            return out, Smoothing((share, ridge))
+        kernels = jobs.kernels()
+        left_over = np.where(here > 0, values, np.nan).astype(float)
+        rows = one_sided(kernels, live, left_over, smoothing.rows if smoothing else None)
+        turned = np.swapaxes(left_over, 1, 2)
+        mates = one_sided(kernels, live, turned, smoothing.mates if smoothing else None)
+        total = np.zeros(out.shape)
+        weight = np.full(out.shape, 1e-6)
+        for (mean, sure, _), swap in ((rows, False), (mates, True)):
+            into = np.swapaxes(total, 1, 2) if swap else total
+            onto = np.swapaxes(weight, 1, 2) if swap else weight
+            into[:, :, live] += mean * sure
+            onto[:, :, live] += sure
+        out = (0.5 * out + 0.5 * total / weight).astype(np.float32)
+        return out, Smoothing((share, ridge), rows[2], mates[2])
 
 
 def _choose_smoothing(

@@ -31,11 +31,17 @@ Array = np.ndarray[Any, Any]
 USUAL_SHARE, USUAL_SPREAD = 0.6, 0.25
 # Two jobs on one GPU: the second adds this part of its own share. Assumption, not measured.
 SECOND_ADDS = 0.5
+# A limit is offered where it saves at least this share of a step's energy; besides the best one,
+# the best that keeps this share of the speed.
+_LEAST_SAVING, _GENTLE_SPEED = 0.02, 0.95
 # Speed under a limit below the free draw, where no curve was measured: the share of dynamic power
 # to this exponent (power grows faster than the clock).
 _BLIND_EXPONENT = 0.5
 # Prior variances in the order of `JobKernels.between`: family, near, far, job, slope, facts.
 _START = np.array([0.6, 0.05, 0.1, 0.02, 0.5, 0.02, 0.1, 0.01, 0.01, 0.005, 0.2, 0.02])
+# Jobs that two columns must have in common; how firmly a line between them is held to its prior
+# (shift, slope), in families; and its least spread, as a share of the range.
+_FEWEST_IN_LINE, _LINE_HELD, _LINE_FLOOR = 4, (0.02, 0.1), 0.03
 _MOST_CELLS, _FIT_CELLS = 1500, 150
 
 
@@ -106,42 +112,86 @@ class PowerModel:
     def _gpus(self) -> Array:
         return np.array([column.gpus for column in self.columns])
 
-    def speed(self, job: int, column: int, limits_w: Array) -> Array:
-        """Throughput at each limit over throughput without one."""
-        return self._curve(job, column, np.asarray(limits_w, float))[1]
+    def under(self, jobs: Array, column: int, limits_w: Array) -> tuple[Array, Array]:
+        """Draw of one GPU, and speed over that without a limit, [jobs, limits].
 
-    def watts(self, job: int, column: int, limits_w: Array) -> Array:
-        """Draw of one GPU at each limit."""
-        return self._curve(job, column, np.asarray(limits_w, float))[0]
+        From the measured curves most alike and the blind rule.
+        """
+        limits = np.asarray(limits_w, float)[None]
+        free, idle = self.free_w[jobs, column][:, None], float(self.idle_w[column])
+        capped = np.clip((limits - idle) / np.maximum(free - idle, 1.0), 0.02, 1.0)
+        total = np.full((len(jobs), 1), 0.3)
+        log_speed = 0.3 * _BLIND_EXPONENT * np.log(capped)
+        log_draw = 0.3 * np.log(np.minimum(free, limits) / free)
+        if self.curves:
+            weight = np.stack(
+                [
+                    self.alike[jobs, other] * self._nearness(place, column)
+                    for other, place in self.curves
+                ],
+                axis=1,
+            )
+            speeds, draws = zip(
+                *(self._read(key, column, limits[0]) for key in self.curves), strict=True
+            )
+            log_speed = log_speed + weight @ np.array(speeds)
+            log_draw = log_draw + weight @ np.array(draws)
+            total = total + weight.sum(axis=1, keepdims=True)
+        return free * np.exp(log_draw / total), np.exp(log_speed / total)
+
+    def _nearness(self, place: int, column: int) -> float:
+        """How much a curve of one column says of another."""
+        if place == column:
+            return 1.0
+        return 0.5 if self.columns[place].gpu_type == self.columns[column].gpu_type else 0.05
+
+    def _read(self, key: tuple[int, int], column: int, limits: Array) -> tuple[Array, Array]:
+        """Logs of a measured curve's speed and draw, at the same limits over the maximum."""
+        measured, watts, speeds = self.curves[key]
+        at = limits * float(self.max_w[key[1]] / self.max_w[column])
+        return (
+            np.log(np.interp(at, measured, speeds)),
+            np.log(np.interp(at, measured, watts) / watts[-1]),
+        )
 
     def best_limit(self, job: int, column: int, limits_w: Sequence[float]) -> float:
         """The limit with the least energy for a step; the higher of equals."""
         limits = np.sort(np.asarray(limits_w, float))[::-1]
-        draw, speed = self._curve(job, column, limits)
-        return float(limits[int(np.argmin(draw / np.maximum(speed, 1e-6)))])
+        draw, speed = self.under(np.array([job]), column, limits)
+        return float(limits[int(np.argmin(draw[0] / np.maximum(speed[0], 1e-6)))])
 
-    def _curve(self, job: int, column: int, limits: Array) -> tuple[Array, Array]:
-        """Watts and relative speed, from the measured curves most alike and the blind rule."""
-        free, idle = float(self.free_w[job, column]), float(self.idle_w[column])
-        capped = np.clip((limits - idle) / max(free - idle, 1.0), 0.02, 1.0)
-        draw = np.minimum(free, limits)
-        speed = capped**_BLIND_EXPONENT
-        total, log_speed, log_draw = 0.3, 0.3 * np.log(speed), 0.3 * np.log(draw / free)
-        for (other, place), (measured, watts, speeds) in self.curves.items():
-            weight = float(self.alike[job, other])
-            if place != column:
-                weight *= (
-                    0.05 if self.columns[place].gpu_type != self.columns[column].gpu_type else 0.5
-                )
-            if weight < 1e-4:
-                continue
-            # Another job's curve is read at the same limit over its own free draw when it differs.
-            scale = float(self.max_w[place] / self.max_w[column]) if place != column else 1.0
-            at = limits * scale
-            log_speed = log_speed + weight * np.log(np.interp(at, measured, speeds))
-            log_draw = log_draw + weight * np.log(np.interp(at, measured, watts) / watts[-1])
-            total += weight
-        return free * np.exp(log_draw / total), np.exp(log_speed / total)
+    def limits_of(self, column: int) -> Array:
+        """Limits that curves were measured at on the column's GPU type, ascending; often none."""
+        kind = self.columns[column].gpu_type
+        found = {
+            float(limit)
+            for (_, place), (limits, _, _) in self.curves.items()
+            if self.columns[place].gpu_type == kind
+            for limit in limits
+        }
+        return np.array(sorted(found))
+
+    def worthwhile(self, jobs: Array, column: int) -> list[tuple[Array, Array, Array, Array]]:
+        """Limits that save energy: which of the jobs, at what limit, its draw and its speed.
+
+        Two a job at most: the limit of least energy, and the least that costs little speed.
+        """
+        limits = self.limits_of(column)
+        if len(limits) < 2 or not len(jobs):
+            return []
+        draw, speed = self.under(jobs, column, limits)
+        energy = draw / np.maximum(speed, 1e-6)
+        saves = energy < (1 - _LEAST_SAVING) * energy[:, -1:]
+        rows = np.arange(len(jobs))
+        least = np.argmin(energy, axis=1)
+        gentle = np.argmin(np.where(speed >= _GENTLE_SPEED, energy, np.inf), axis=1)
+        out = []
+        for chosen, keep in ((least, saves[rows, least]), (gentle, gentle != least)):
+            some = np.flatnonzero(keep & saves[rows, chosen])
+            at = chosen[some]
+            watts = draw[some, at] * self.columns[column].gpus
+            out.append((some, limits[at], watts, np.minimum(speed[some, at], 1.0)))
+        return out
 
 
 def _facts(column: Column) -> tuple[float, float]:
@@ -186,9 +236,51 @@ def _free(
         seen = seen.take(np.arange(0, len(value), int(np.ceil(len(value) / _MOST_CELLS))))
     said, covariance = posterior(kernels, kernel, seen, np.arange(shape[0]), shape[1])
     sd = np.sqrt(np.maximum(np.diagonal(covariance, axis1=1, axis2=2), 1e-6)) * scale
-    free = np.clip(centre + said * scale, idle[None] * 0.8, top[None])
+    free = centre + said * scale
+    measured = np.full(shape, np.nan)
+    measured[job, column] = watts
+    span = (top - idle)[None]
+    other, spread = _carried_over((measured - idle) / span, jobs.families)
+    # By precision: siblings make the process sure, without them the other GPU type tells more.
+    known = ~np.isnan(other)
+    weight = np.where(known, sd**2 / (sd**2 + (spread * span) ** 2), 0.0)
+    free = free + weight * np.where(known, idle + np.nan_to_num(other) * span - free, 0.0)
+    sd = sd * np.sqrt(1 - weight)
+    free = np.clip(free, idle[None] * 0.8, top[None])
     free[job, column] = watts
     return free, sd
+
+
+def _carried_over(share: Array, families: Array) -> tuple[Array, Array]:
+    """Shares of the range [jobs, columns] told from the job's other columns, and their spread.
+
+    Two columns compare by a line through the jobs measured on both, families weighing the same,
+    held to slope one; NaN where the job or the two columns have nothing in common.
+    """
+    count = share.shape[1]
+    total = np.zeros(share.shape)
+    precision = np.zeros(share.shape)
+    for into in range(count):
+        for source in range(count):
+            both = ~np.isnan(share[:, into]) & ~np.isnan(share[:, source])
+            if into == source or both.sum() < _FEWEST_IN_LINE:
+                continue
+            x, y = share[both, source], share[both, into]
+            _, family, size = np.unique(families[both], return_inverse=True, return_counts=True)
+            weight = 1.0 / size[family]
+            rows = np.stack([np.ones(len(x)), x], axis=1)
+            prior = np.array([np.median(y - x), 1.0])
+            held = np.diag(_LINE_HELD)
+            line = np.linalg.solve(
+                rows.T @ (weight[:, None] * rows) + held, rows.T @ (weight * y) + held @ prior
+            )
+            missed = float((weight * (y - rows @ line) ** 2).sum() / weight.sum())
+            sure = 1 / (missed * (1 + 4 / len(size)) + _LINE_FLOOR**2)
+            mine = np.isnan(share[:, into]) & ~np.isnan(share[:, source])
+            total[mine, into] += sure * (line[0] + line[1] * share[mine, source])
+            precision[mine, into] += sure
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return total / precision, np.sqrt(1 / precision)
 
 
 def _curves(alone: pd.DataFrame, gpus: Array) -> dict[tuple[int, int], tuple[Array, Array, Array]]:

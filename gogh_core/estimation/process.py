@@ -15,7 +15,7 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve, solve_triangular
 from scipy.optimize import minimize
 
-__all__ = ["COMMON", "JobKernels", "Kernel", "Observed", "fit_variances", "posterior"]
+__all__ = ["COMMON", "JobKernels", "Kernel", "Observed", "fit_variances", "posterior", "settle"]
 
 Array = np.ndarray[Any, Any]
 
@@ -25,6 +25,8 @@ COMMON = ("family", "batch near", "batch far", "job", "slope", "facts", "cell")
 TILTED, TILT = (0, 2, 3), 0.7
 _PRIOR_SD = 1.5
 _FIT_CELLS = 420
+# Beyond this many measured cells the process rests on a part of the jobs and each job's own cells.
+_REFERENCE_CELLS = 1500
 _JITTER = 1e-6
 
 
@@ -174,3 +176,34 @@ def _own_prior(kernels: JobKernels, kernel: Kernel, jobs: Array, columns: int) -
             near *= kernels.trust[jobs][:, :, None] * kernels.trust[jobs][:, None]
         out += near * (kernel.variances[-2] + kernel.variances[-1] * kernels.columns)
     return out
+
+
+def settle(
+    kernels: JobKernels, kernel: Kernel, seen: Observed, who: Array, shape: tuple[int, int]
+) -> tuple[Array, Array]:
+    """Posterior of the asked jobs; large catalogs: from a part of it and the job's own cells."""
+    mean, variance = np.zeros(shape), np.zeros(shape)
+    reference = seen
+    left_out = np.zeros(shape[0], bool)
+    if len(seen.value) > _REFERENCE_CELLS:
+        jobs = np.unique(seen.job)
+        keep = jobs[:: int(np.ceil(len(seen.value) / _REFERENCE_CELLS))]
+        left_out[jobs] = True
+        left_out[keep] = False
+        reference = seen.take(np.flatnonzero(~left_out[seen.job]))
+    centre, covariance = posterior(kernels, kernel, reference, who, shape[1])
+    rows = {int(job): i for i, job in enumerate(who)}
+    own = np.flatnonzero(left_out[seen.job] & np.isin(seen.job, who))
+    order = own[np.argsort(seen.job[own], kind="stable")]
+    for cells in np.split(order, np.flatnonzero(np.diff(seen.job[order])) + 1):
+        if not len(cells):
+            continue
+        i, at = rows[int(seen.job[cells[0]])], seen.column[cells]
+        block = covariance[i][np.ix_(at, at)].copy()
+        block[np.diag_indices_from(block)] += seen.noise[cells] + kernel.noise
+        gain = np.linalg.solve(block, covariance[i][at]).T
+        centre[i] = centre[i] + gain @ (seen.value[cells] - centre[i][at])
+        covariance[i] = covariance[i] - gain @ covariance[i][at]
+    mean[who] = centre
+    variance[who] = np.diagonal(covariance, axis1=1, axis2=2) + kernel.noise
+    return mean, variance

@@ -27,6 +27,9 @@ EFFICIENCY, BANDWIDTH_EFFICIENCY = 0.5, 0.7
 LAUNCH_S, HOST_BYTES_PER_S = 7e-6, 1.0e9
 # Ring all-reduce over PCIe within a node, over 10 Gbit/s between nodes (bytes per second).
 LINK_BYTES_PER_S, NETWORK_BYTES_PER_S = 8e9, 1.2e9
+# Hosts and small kernels of an older GPU are slower by this factor a year, against 2018: clocks of
+# GPUs grew by 20 % a year from 2014 to 2017 and little since, single cores of hosts by 5 to 10 %.
+AGE, AGE_YEAR = 1.1, 2018
 SHARES = ("compute", "traffic", "launch", "host")
 _UNKNOWN = GpuType("unknown", "", 2018, 16, 600, 12, 40, 12, 30, 250, 100, ())
 
@@ -43,13 +46,14 @@ def step_seconds(
     gpus = [_gpu(column) for column in columns]
     bandwidth = np.array([gpu.bandwidth_gbs for gpu in gpus]) * 1e9 * BANDWIDTH_EFFICIENCY
     extra = np.array([_gang_factor(column) for column in columns])
+    age = np.array([AGE ** (AGE_YEAR - gpu.year) for gpu in gpus])
     for i, (job, fact) in enumerate(zip(jobs, facts, strict=True)):
         if fact is None:
             continue
         peak = np.array([gpu.peak_tflops(job.precision) for gpu in gpus]) * 1e12 * EFFICIENCY
         out[i, :, 0] = fact.flops / peak
         out[i, :, 1] = fact.traffic_bytes / bandwidth
-        out[i, :, 2] = fact.kernels * LAUNCH_S
+        out[i, :, 2] = fact.kernels * LAUNCH_S * age
         parameters = job.parameters or 25e6
         prepared = fact.host_s + fact.input_bytes / HOST_BYTES_PER_S
         out[i, :, 3] = prepared + 8 * parameters * extra

@@ -140,6 +140,11 @@ def _faults(data: pd.DataFrame, *, measured: bool) -> list[str]:
             bad = np.isinf(values) | (values <= 0)
             if bad.any():
                 faults.append(f"{name} is not above 0 in {_rows(bad)}")
+    if "scale_factor" in data:
+        gpus = data["scale_factor"].to_numpy()
+        broken = np.isfinite(gpus) & (gpus > 0) & (gpus != np.round(gpus))
+        if broken.any():
+            faults.append(f"scale_factor is no whole number of GPUs in {_rows(broken)}")
     if measured:
         faults += _throughput_faults(data)
     if "unit" in data:

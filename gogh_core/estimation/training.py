@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gogh_core.estimation.beliefs import ALONE, Hyper, believe
+from gogh_core.estimation.calibration import inner_episodes
 from gogh_core.estimation.catalog import Catalog
-from gogh_core.estimation.correction import groups_of, inner_episodes
+from gogh_core.estimation.correction import groups_of
 from gogh_core.estimation.episodes import Episode, Truth
 from gogh_core.estimation.jobset import JobSet
 from gogh_core.estimation.networks import REACH, Kind, build, tokens

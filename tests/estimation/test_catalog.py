@@ -29,6 +29,8 @@ def table(**columns: list) -> pa.Table:
         (float("nan"), "missing"),
         (float("inf"), "infinite"),
         (-1.0, "not above 0"),
+        (0.0, "not above 0"),
+        (float("-inf"), "infinite"),
         (1e12, "absurd"),
         (1e-12, "absurd"),
     ],
@@ -46,6 +48,17 @@ def test_every_fault_is_listed_at_once() -> None:
     with pytest.raises(InvalidCatalog) as caught:
         Catalog.from_table(bad)
     assert len(caught.value.faults) == 3
+
+
+def test_half_a_gpu_is_refused() -> None:
+    with pytest.raises(InvalidCatalog, match="whole number"):
+        Catalog.from_table(table(throughput=[1.0], scale_factor=[0.5]))
+
+
+def test_one_job_in_two_units_is_refused_and_not_mixed() -> None:
+    both = table(throughput=[10.0, 640.0], unit=["steps/s", "samples/s"], source=["a", "b"])
+    with pytest.raises(InvalidCatalog, match="several units"):
+        Catalog.from_table(both)
 
 
 def test_zero_without_a_feasible_column_means_it_did_not_run() -> None:

@@ -12,9 +12,8 @@ from typer.testing import CliRunner
 
 from gogh_core.domain import Descriptors
 from gogh_core.errors import InvalidCatalog
-from gogh_core.estimation import Catalog, Estimator, PowerModel
+from gogh_core.estimation import Catalog, Estimator
 from gogh_core.estimation.facts import resolve
-from gogh_core.estimation.jobset import JobSet
 from tests.estimation.conftest import split
 
 ADDED = (
@@ -111,6 +110,22 @@ def test_an_unknown_gpu_type_is_refused_and_a_known_one_is_not(
     assert set(known["network"].to_pylist()) <= {"P1", "P2"}
 
 
+def test_other_names_of_a_gpu_type_mean_what_was_measured(
+    catalog: Catalog, world: pa.Table, estimator: Estimator
+) -> None:
+    kind = catalog.columns[0].gpu_type
+    rows = world.filter(pa.array([name == kind for name in world["gpu_type"].to_pylist()]))
+    shouted = rows.set_column(
+        rows.column_names.index("gpu_type"), "gpu_type", pa.array([kind.upper()] * rows.num_rows)
+    )
+    said = estimator.estimate(catalog, shouted)
+    assert said["estimate"].equals(estimator.estimate(catalog, rows)["estimate"])
+    assert set(said["gpu_type"].to_pylist()) == {kind.upper()}
+    options = estimator.options(catalog, catalog.jobs[:2], [kind.upper()])
+    assert set(options["gpu_type"].to_pylist()) == {kind.upper()}
+    assert options["mean_a"].equals(estimator.options(catalog, catalog.jobs[:2], [kind])["mean_a"])
+
+
 def test_options_hold_each_pair_once_with_quantiles_below_the_mean(
     catalog: Catalog, estimator: Estimator
 ) -> None:
@@ -163,35 +178,6 @@ def test_the_same_question_has_the_same_answer(catalog: Catalog, world: pa.Table
         Estimator(version.id, networks).estimate(catalog.without([1]), world) for _ in range(2)
     ]
     assert answers[0].equals(answers[1])
-
-
-def test_power_is_between_idle_and_maximum_and_limits_hold(catalog: Catalog) -> None:
-    jobs = JobSet.of(catalog)
-    model = PowerModel.of(catalog, jobs, catalog.columns)
-    every = np.arange(len(catalog.names))
-    column = np.zeros(len(every), int)
-    alone = model.alone_w(every, column)
-    shared = model.shared_w(every, every[::-1], column)
-    assert (alone >= 0.8 * model.idle_w[0]).all()
-    assert (shared <= model.max_w[0] + 1e-9).all()
-    assert (shared >= alone.min()).all()
-    limit = np.full(len(every), model.idle_w[0] + 10)
-    assert (model.alone_w(every, column, limit) <= limit + 1e-9).all()
-
-
-def test_a_measured_draw_teaches_siblings_and_limits_are_read_from_curves() -> None:
-    limits = [100.0, 150.0, 200.0, 250.0]
-    rows = [
-        {"gpu_type": "v100", "job_type": f"M (batch size {b})", "throughput": s * b, "power_w": w,
-         "power_limit_w": limit}
-        for b in (8, 16)
-        for limit, w, s in zip(limits, (100, 150, 190, 192), (0.3, 0.9, 1.0, 1.0), strict=True)
-    ]  # fmt: skip
-    known = Catalog.from_table(pa.Table.from_pylist(rows))
-    jobs = JobSet.of(known, [("M (batch size 32)", Descriptors("M", 32), None)])
-    model = PowerModel.of(known, jobs, known.columns)
-    assert model.free_w[2, 0] == pytest.approx(192, abs=12)
-    assert model.best_limit(2, 0, limits) == 150.0
 
 
 def test_common_names_resolve_and_strange_ones_do_not() -> None:
