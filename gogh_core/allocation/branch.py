@@ -273,6 +273,7 @@ class _Tries:
         rounded = {i: int(np.floor(v + _NEAR)) for i, v in enumerate(x) if v > 1 - _NEAR}
         if search.pricer.spread:
             rounded.update(self._merged(x))
+            rounded.update(self._mixed(x))
         self._map(rounded)
         values = x[search.master.on_columns]
         if np.abs(values - np.round(values)).max(initial=0.0) > WHOLE:
@@ -313,4 +314,33 @@ class _Tries:
             search.master.bundle(c.groups[group], tuple(whole))
             search.lp.sync()
             found[search.column_of(what)] = 1
+        return found
+
+    def _mixed(self, x: Any) -> dict[int, int]:
+        """Ways to stay that a spread job uses in parts, as one: on each GPU one of its items."""
+        search = self.search
+        program, c = search.master.program, search.c
+        parts: dict[int, dict[tuple[str, int], dict[Any, float]]] = {}
+        for index in np.flatnonzero((x > WHOLE) & (x < 1 - WHOLE)).tolist():
+            what = program.columns[index].what
+            if what[0] == "keep":
+                for row, side, server, gpu, realm in what[2]:
+                    here = parts.setdefault(what[1], {}).setdefault((server, gpu), {})
+                    here[row, side, realm] = here.get((row, side, realm), 0.0) + float(x[index])
+        found: dict[int, int] = {}
+        for j, gpus in parts.items():
+            left: dict[Any, float] = {}
+            for way, n in (item for here in gpus.values() for item in here.items()):
+                left[way] = left.get(way, 0.0) + n
+            items = []
+            for (server, gpu), here in sorted(gpus.items()):
+                row, side, realm = max(sorted(here), key=lambda way: left[way])
+                left[row, side, realm] -= 1
+                items.append((row, side, server, gpu, realm))
+            got = sum(search.master.got(row, side) for row, side, _, _, _ in items)
+            whole = {(server, gpu) for _, _, server, gpu, _ in items} == c.problem.jobs[j].place
+            if whole and got >= need_of(c.required[j]):
+                search.master.keep(c.groups[c.group_of[j]], tuple(items))
+                search.lp.sync()
+                found[search.column_of(("keep", j, tuple(items)))] = 1
         return found
