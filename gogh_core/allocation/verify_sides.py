@@ -173,7 +173,7 @@ def side_prices(
                 asks.price[int(row)] = float(min(option[row] - second, va[row]))
             else:
                 room = float(la[row])
-                if not _another(facts, stays, int(row), asks.first[int(row)]):
+                if not _another(facts, stays, int(row), asks.first[int(row)], realm):
                     asks.price[int(row)] = INF
                 elif np.isfinite(room):
                     asks.price[int(row)] = (va[row] + room) / 2
@@ -189,11 +189,18 @@ def side_prices(
     return a, b, asks
 
 
-def _another(facts: Facts, stays: dict[int, list[Stay]], row: int, job: int) -> bool:
-    """Whether somebody else of the class could be host to a job."""
+def _another(facts: Facts, stays: dict[int, list[Stay]], row: int, job: int, realm: int) -> bool:
+    """Whether somebody else of the class, who consents, could be host to a job by the option."""
     jobs, table = facts.problem.jobs, facts.problem.table
     name = table.classes[int(table.class_a[row])]
-    return any(j != job and jobs[j].job_class == name for j in stays)
+    what = (int(table.type_id[row]), int(table.gpus[row]))
+    return any(
+        j != job
+        and jobs[j].job_class == name
+        and bool(facts.in_realm[realm][j])
+        and any((stay.gpu_type, stay.gpus) == what for stay in entries)
+        for j, entries in stays.items()
+    )
 
 
 def _loose(facts: Facts, realm: int) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
