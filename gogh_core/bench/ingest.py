@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import resource
 import statistics
 import tempfile
 import time
@@ -19,7 +18,7 @@ from typing import Annotated, Any
 
 import typer
 
-__all__ = ["register_bench"]
+__all__ = ["measure", "register_bench"]
 
 _START = datetime(2026, 1, 5, 9, 0, tzinfo=UTC)
 _GPUS = 8
@@ -59,7 +58,7 @@ def ingest(
 
 def _once(size: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="gogh-bench-") as folder:
-        return _measure(Path(folder), size)
+        return measure(Path(folder), size)
 
 
 def _together(measured: list[dict[str, Any]]) -> dict[str, Any]:
@@ -83,7 +82,8 @@ def _line(result: dict[str, Any]) -> str:
     )
 
 
-def _measure(home: Path, rows: int) -> dict[str, Any]:
+def measure(home: Path, rows: int, gpus: int = 1000) -> dict[str, Any]:
+    """One ingest of so many rows into a new home, beside the bare insert and the checks in SQL."""
     from gogh_core.contracts import load_suites
     from gogh_core.domain import ClusterState, Server, ServerStatus
     from gogh_core.settings import load
@@ -94,7 +94,7 @@ def _measure(home: Path, rows: int) -> dict[str, Any]:
     settings = load(home=home)
     store = Store(settings)
     store.migrate()
-    servers = max(1, min(1000, rows // _SECONDS) // _GPUS)
+    servers = max(1, min(gpus, rows // _SECONDS) // _GPUS)
     state = ClusterState(
         _START,
         tuple(ServerStatus(Server(f"s{n}", "v100", _GPUS, 200.0)) for n in range(servers)),
@@ -108,7 +108,7 @@ def _measure(home: Path, rows: int) -> dict[str, Any]:
     used = time.process_time()
     insert_s, sql_s = _bare(home, path)
     bare_cpu_s = time.process_time() - used
-    _forget_peak()
+    before_mb = _forget_peak()
     began, used = time.perf_counter(), time.process_time()
     report = take_in(store, settings, now=now)
     took, cpu_s = time.perf_counter() - began, time.process_time() - used
@@ -124,22 +124,22 @@ def _measure(home: Path, rows: int) -> dict[str, Any]:
         "ratio": took / (insert_s + sql_s),
         "cpu_ratio": cpu_s / bare_cpu_s,
         "rows_per_s": count / took,
-        "peak_mb": _peak_mb(),
+        "peak_mb": (peak_mb := _peak_mb()),
+        "grown_mb": peak_mb - before_mb,
     }
 
 
-def _forget_peak() -> None:
-    """Let the kernel begin anew with the peak of this process, where it may be asked to."""
-    with contextlib.suppress(OSError):
+def _forget_peak() -> float:
+    """Let the kernel begin anew with the peak of this process; what it has now."""
+    with contextlib.suppress(OSError):  # where it may not be asked, the old peak stays
         Path("/proc/self/clear_refs").write_text("5")
+    return _peak_mb()
 
 
 def _peak_mb() -> float:
     """The most memory this process had since then."""
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith("VmHWM:"):
-            return int(line.split()[1]) / 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    status = Path("/proc/self/status").read_text()
+    return int(status.partition("VmHWM:")[2].split()[0]) / 1024
 
 
 def _write(path: Path, servers: int, rows: int) -> int:

@@ -1,6 +1,6 @@
 """Data contracts: suites as files, batches checked against them, bad rows told from clean ones."""
 
-from gogh_core.contracts.check import Result, Verdict, check_batch
+from gogh_core.contracts.check import Result, Verdict, as_batch, check_batch
 from gogh_core.contracts.gx import run_checks
 from gogh_core.contracts.page import page, recent_runs
 from gogh_core.contracts.runs import record
@@ -11,6 +11,7 @@ __all__ = [
     "Result",
     "Suite",
     "Verdict",
+    "as_batch",
     "check_batch",
     "load_suite",
     "load_suites",

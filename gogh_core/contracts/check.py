@@ -23,7 +23,7 @@ from gogh_core.hardware import GPU_TYPES
 
 _Numbers = np.ndarray[tuple[int], np.dtype[np.int64]]
 
-__all__ = ["Result", "Verdict", "check_batch"]
+__all__ = ["Result", "Verdict", "as_batch", "check_batch"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +70,21 @@ def _gpu_types() -> pa.Table:
             "max_w": [float(gpu.max_w) for gpu in types],
         }
     )
+
+
+def as_batch(rows: pa.Table) -> pa.Table:
+    """Rows that come from no file, as one part: numbered, and all of them could be read."""
+    count = len(rows)
+    for name, column in (
+        ("line", pa.array(np.arange(1, count + 1), pa.int64())),
+        ("parse_error", pa.nulls(count, pa.string())),
+        ("raw", pa.nulls(count, pa.string())),
+        ("part", pa.array(np.zeros(count, np.int32))),
+        ("row_id", pa.array(np.arange(count), pa.int64())),
+    ):
+        if name not in rows.column_names:
+            rows = rows.append_column(name, column)
+    return rows
 
 
 def check_batch(

@@ -20,7 +20,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from gogh_core.contracts import Suite, check_batch, load_suites
+from gogh_core.contracts import Suite, as_batch, check_batch, load_suites
 from gogh_core.contracts import record as record_run
 from gogh_core.settings import Settings
 from gogh_core.store import Store, fetch
@@ -319,18 +319,9 @@ def _store(
     now: datetime,
 ) -> int:
     count = len(rows)
-    table = pa.table(
-        {
-            **{name: pa.array([row[name] for row in rows], kind) for name, kind in _TYPES.items()},
-            "line": pa.array(range(1, count + 1), pa.int64()),
-            "parse_error": pa.nulls(count, pa.string()),
-            "raw": pa.nulls(count, pa.string()),
-            "part": pa.array([0] * count, pa.int32()),
-            "row_id": pa.array(range(count), pa.int64()),
-        }
-    )
+    columns = {name: pa.array([row[name] for row in rows], kind) for name, kind in _TYPES.items()}
     # A whole window is never refused for some of its observations: each stands for itself.
-    verdict = check_batch(connection, suite, table, now=now)
+    verdict = check_batch(connection, suite, as_batch(pa.table(columns)), now=now)
     connection.register(
         "parts",
         pa.table(

@@ -19,7 +19,7 @@ import duckdb
 import pyarrow as pa
 
 from gogh_core import hardware
-from gogh_core.contracts import Suite, check_batch, load_suites
+from gogh_core.contracts import Suite, as_batch, check_batch, load_suites
 from gogh_core.contracts import record as record_run
 from gogh_core.domain import ClusterState, JobState, JobStatus, ServerStatus, Slot
 from gogh_core.settings import Settings
@@ -140,16 +140,7 @@ def _keep(
     now: datetime,
 ) -> tuple[Counts, tuple[str, ...], tuple[str, ...]]:
     """One table of records: checked, bad ones aside, clean ones in the place of the old."""
-    count = len(rows)
-    batch = _table(types, rows)
-    for name, column in (
-        ("line", pa.array(range(1, count + 1), pa.int64())),
-        ("parse_error", pa.nulls(count, pa.string())),
-        ("raw", pa.nulls(count, pa.string())),
-        ("part", pa.array([0] * count, pa.int32())),
-        ("row_id", pa.array(range(count), pa.int64())),
-    ):
-        batch = batch.append_column(name, column)
+    batch = as_batch(_table(types, rows))
     verdict = check_batch(connection, suite, batch, now=now)
     text = json.dumps([suite.table, state.at.isoformat(), [str(row) for row in rows]])
     batch_id = hashlib.sha256(text.encode()).hexdigest()[:24]

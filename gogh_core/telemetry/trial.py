@@ -12,7 +12,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from gogh_core.contracts import Suite, Verdict, check_batch
+from gogh_core.contracts import Suite, Verdict, as_batch, check_batch
 from gogh_core.errors import BatchRefused, InvalidInput
 from gogh_core.settings import Settings
 from gogh_core.store import Store, fetch
@@ -80,16 +80,9 @@ def try_on_file(
         rows = parser.rows(found_pieces)
     finally:
         parser.close()
-    rows = rows.set_column(
-        rows.column_names.index("part"), "part", pa.array(np.zeros(len(rows), np.int32))
-    )
+    rows = as_batch(with_gpu_types(rows.drop_columns(["part"])))
     with _connection(store) as connection:
-        return check_batch(connection, suite, _numbered(rows), now=now)
-
-
-def _numbered(rows: pa.Table) -> pa.Table:
-    rows = rows.append_column("row_id", pa.array(np.arange(len(rows)), pa.int64()))
-    return with_gpu_types(rows)
+        return check_batch(connection, suite, rows, now=now)
 
 
 def try_on_store(
@@ -100,12 +93,6 @@ def try_on_store(
         rows = fetch(connection, f"telemetry_stored_{suite.table}", since=since, limit=limit)
         if not len(rows):
             return None
-        count = len(rows)
-        for name, kind in (
-            ("line", pa.int64()),
-            ("parse_error", pa.string()),
-            ("raw", pa.string()),
-        ):
-            rows = rows.append_column(name, pa.nulls(count, kind))
-        rows = rows.append_column("part", pa.array(np.zeros(count, np.int32)))
-        return check_batch(connection, suite, _numbered(rows), now=now)
+        # The newest came first, for the limit; a contract sees them in the order of time.
+        rows = with_gpu_types(rows.take(pa.array(np.arange(len(rows))[::-1])))
+        return check_batch(connection, suite, as_batch(rows), now=now)

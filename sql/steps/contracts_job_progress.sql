@@ -13,6 +13,8 @@ ordered AS (
         lag(b.steps) OVER w AS lag_steps,
         lag(b.attempt) OVER w AS lag_attempt,
         lag(b.event) OVER w AS lag_event,
+        -- What is before it in time came after it, from the same source.
+        coalesce(lag(b.row_id) OVER w > b.row_id AND lag(b.part) OVER w = b.part, false) AS out_of_order,
         lead(b.steps) OVER w AS lead_steps,
         lead(b.attempt) OVER w AS lead_attempt,
         lead(b.event) OVER w AS lead_event

@@ -12,9 +12,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from gogh_core.errors import BatchRefused
 from gogh_core.settings import Settings
 from gogh_core.store import Store
 from gogh_core.telemetry import IngestReport
+from gogh_core.telemetry.spool import open_safely
 from tests.telemetry.world import (
     HEADER,
     adds_up,
@@ -135,6 +137,8 @@ def write_all(settings: Settings, outside: Path) -> None:
     os.symlink(outside, settings.spool / "progress")
     os.mkfifo(settings.spool / "gpu/pipe-1.csv")
     put(settings, "gpu/what-1.exe", b"MZ")
+    put(settings, "stray-1.csv", csv(ten("good")))
+    put(settings, "dcgm/good-2.csv", csv(ten("good")))
     with (settings.spool / "gpu/huge-1.csv").open("wb") as stream:
         stream.truncate(65 * 1024 * 1024)  # a hole; larger than max_file_mb
 
@@ -240,8 +244,8 @@ def test_not_available_is_a_missing_value(world: World) -> None:
 @pytest.mark.parametrize(
     ("name", "column", "reason"),
     [
-        ("negative", "power_w", "power is not negative"),
-        ("absurd", "power_w", "power is not negative"),
+        ("negative", "power_w", "power is between 0 and 5000 W"),
+        ("absurd", "power_w", "power is between 0 and 5000 W"),
         ("t4", "power_w", "within what the GPU type can draw"),
         ("future", "ahead_s", "not from the future"),
         ("millis", "parse_error", "every cell can be read"),
@@ -264,8 +268,10 @@ def test_milliseconds_are_called_by_their_name(world: World) -> None:
     assert "looks like milliseconds" in world.held("gpu/millis-1.csv")[0][2]
 
 
-def test_reversed_order_is_put_right(world: World) -> None:
+def test_reversed_order_is_put_right_and_told(world: World) -> None:
     assert world.of("gpu/reversed-1.csv")["rows_clean"] == 10
+    [gpu] = [source for source in world.first.sources if source.name == "gpu"]
+    assert any("come in the order of time" in warning for warning in gpu.warnings)
 
 
 def test_a_gpu_that_does_not_exist_is_quarantined(world: World) -> None:
@@ -328,6 +334,19 @@ def test_a_torn_parquet_file_is_refused(world: World) -> None:
 
 def test_a_file_that_is_still_written_is_left_alone(world: World) -> None:
     assert world.clean("growing") == 0
+
+
+def test_what_lies_beside_the_folders_of_the_spool_is_told(world: World) -> None:
+    [spool] = [source for source in world.first.sources if source.name == "spool"]
+    assert spool.warnings[0].startswith("dcgm, stray-1.csv not read")
+
+
+def test_a_link_put_in_the_place_of_a_file_after_the_scan_is_refused(tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("x")
+    os.symlink(secret, tmp_path / "s1-1.csv")
+    with pytest.raises(BatchRefused, match="cannot be opened"):
+        open_safely(tmp_path / "s1-1.csv")
 
 
 @pytest.mark.parametrize(

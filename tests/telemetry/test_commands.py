@@ -69,7 +69,7 @@ def test_the_list_says_what_is_held_and_why(gogh: Any) -> None:
     rows = held(gogh, "gpu/s1-1.csv")
     assert {(row["line"], row["value"]) for row in rows} == {(32, "-7.0"), (33, "-8.0")}
     text = gogh("quarantine", "list", "--table", "gpu_samples").output
-    assert "gpu/s1-1.csv:32 power_w = -7.0: power is not negative" in text
+    assert "gpu/s1-1.csv:32 power_w = -7.0: power is between 0 and 5000 W" in text
     gogh("quarantine", "list", "--status", "perhaps", fails=InvalidInput)
 
 
