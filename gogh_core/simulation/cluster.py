@@ -6,7 +6,7 @@ commits it. `advance` runs the clock; actions take effect at the virtual now.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
@@ -95,7 +95,11 @@ class SimulatedCluster:
                 )
                 for record in world.servers.values()
             )
-            jobs = tuple(self._status(record) for record in world.jobs.values())
+            users: dict[Slot, list[str]] = {}
+            for record in world.jobs.values():
+                for place in record.places:
+                    users.setdefault(place.slot, []).append(record.id)
+            jobs = tuple(self._status(record, users) for record in world.jobs.values())
             return ClusterState(at=world.now, servers=servers, jobs=jobs)
 
     def metrics(self, since: datetime | None = None, until: datetime | None = None) -> Metrics:
@@ -261,21 +265,17 @@ class SimulatedCluster:
         }
         self._disk.commit(state, files or {}, {"ended": ended, "meter": meter})
 
-    def _status(self, record: JobRecord) -> JobStatus:
+    def _status(self, record: JobRecord, users: Mapping[Slot, list[str]]) -> JobStatus:
         world = self._world
         job = replace(record.demand.job, required_throughput=world.required(record))
-        mine = {place.slot for place in record.places}
-        partners = [
-            other.id
-            for other in world.jobs.values()
-            if other is not record and any(place.slot in mine for place in other.places)
-        ]
+        slots = tuple(place.slot for place in record.places)
+        partners = {name for slot in slots for name in users[slot] if name != record.id}
         return JobStatus(
             job=job,
             state=record.state,
-            slots=tuple(place.slot for place in record.places),
+            slots=slots,
             since=world.moment(record.since_s),
-            partners=tuple(partners),
+            partners=tuple(sorted(partners)),
             moved_at=world.moment(record.moved_s) if record.moved_s is not None else None,
             moves=record.moves,
             steps_done=record.steps,
