@@ -82,6 +82,9 @@ def test_the_scheduled_run_happens_by_itself_and_its_name_tells(stack: Stack, pa
     assert " jobs" in run["name"]
     page.goto(f"/runs/flow-run/{run['id']}")
     expect(page.get_by_text(run["name"]).first).to_be_visible()
+    page.get_by_role("button", name="Artifacts").or_(
+        page.get_by_role("tab", name="Artifacts")
+    ).first.click()
     page.wait_for_timeout(3000)  # the timeline is drawn slowly
     keep(page, "run")
     page.goto("/dashboard")
