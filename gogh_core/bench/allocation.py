@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -18,7 +18,7 @@ from typing import Annotated
 import typer
 
 from gogh_core.bench.problems import generate, write_problem
-from gogh_core.bench.trials import OURS, ROWS, SLOW, Trial, run_trial
+from gogh_core.bench.trials import OURS, ROWS, SLOW, Row, Trial, run_trial
 from gogh_core.errors import InvalidInput
 
 __all__ = ["growth", "register_bench", "run", "table"]
@@ -30,22 +30,32 @@ _HEAD = (
 
 
 def run(rows: Iterable[str], seeds: int | None, methods: Sequence[str] | None) -> list[Trial]:
-    """Every trial of these rows, one after the other; progress goes to standard error."""
-    trials = []
+    """Every trial of these rows, one after the other; an interrupt ends with what there is."""
+    trials: list[Trial] = []
+    try:
+        for row, method, seed in _plan_of(rows, seeds, methods):
+            trial = run_trial(row, method, seed)
+            trials.append(trial)
+            typer.echo(
+                f"{row.name}, {method}, seed {seed}: {trial.status}, {trial.seconds:.2f} s, "
+                f"{trial.cpu_s:.2f} CPU s, {trial.memory_mb:.0f} MB",
+                err=True,
+            )
+    except KeyboardInterrupt:
+        typer.echo("interrupted: the table has what was done", err=True)
+    return trials
+
+
+def _plan_of(
+    rows: Iterable[str], seeds: int | None, methods: Sequence[str] | None
+) -> Iterator[tuple[Row, str, int]]:
+    """Row, method and seed of each trial."""
     for name in rows:
         row = ROWS[name]
         for method in row.methods:
-            if methods and method not in methods:
-                continue
-            for seed in range(1 if method in SLOW else seeds or row.seeds):
-                trial = run_trial(row, method, seed)
-                trials.append(trial)
-                typer.echo(
-                    f"{name}, {method}, seed {seed}: {trial.status}, {trial.seconds:.2f} s, "
-                    f"{trial.cpu_s:.2f} CPU s, {trial.memory_mb:.0f} MB",
-                    err=True,
-                )
-    return trials
+            if not methods or method in methods:
+                for seed in range(1 if method in SLOW else seeds or row.seeds):
+                    yield row, method, seed
 
 
 def table(trials: Sequence[Trial]) -> str:

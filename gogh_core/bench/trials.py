@@ -88,7 +88,17 @@ ROWS: dict[str, Row] = {
             120,
             memory_mb=2000,
             methods=_HUGE,
+            seeds=2,
             jobs=10000,
+        ),
+        Row("1000/2048 own classes", _own_classes, 0.005, 60, 120, 6000, methods=_HUGE, seeds=2),
+        Row(
+            "30/60 spread",
+            _plain(30, 60, spread=True),
+            0.01,
+            60,
+            60,
+            methods=("glpk", "best fit", "naive, GLPK"),
         ),
         Row(
             "100000/204800",
@@ -100,15 +110,6 @@ ROWS: dict[str, Row] = {
             methods=("glpk",),
             seeds=1,
             jobs=100000,
-        ),
-        Row("1000/2048 own classes", _own_classes, 0.005, 60, 120, 6000, methods=_HUGE),
-        Row(
-            "30/60 spread",
-            _plain(30, 60, spread=True),
-            0.01,
-            60,
-            60,
-            methods=("glpk", "best fit", "naive, GLPK"),
         ),
     )
 }
@@ -147,10 +148,12 @@ def run_trial(row: Row, method: str, seed: int) -> Trial:
     )
     try:
         out, err = child.communicate(timeout=patience_s)
-    except subprocess.TimeoutExpired:
+    except (subprocess.TimeoutExpired, KeyboardInterrupt) as error:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(child.pid, signal.SIGKILL)
         child.communicate()
+        if isinstance(error, KeyboardInterrupt):
+            raise
         spent = time.monotonic() - started
         return Trial(row.name, method, seed, spent, status="did not end")
     for line in out.splitlines():
