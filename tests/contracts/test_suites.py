@@ -10,6 +10,8 @@ import pytest
 from gogh_core.contracts import load_suite, load_suites
 from gogh_core.errors import InvalidContract
 from gogh_core.settings import Settings, load
+from gogh_core.telemetry import held
+from tests.telemetry.world import at, csv, opened, put, sample, state_of, take_in
 
 GOOD = """{
   "name": "gpu_samples",
@@ -47,6 +49,45 @@ def test_a_suite_of_your_own_takes_the_place_of_ours(tmp_path: Path) -> None:
     assert [check.level for check in suite.checks] == ["refuse", "warn"]
     assert suite.checks[0].allowed_share == 0.1
     assert "doubled" in suite.helpers
+
+
+OWN = """{
+  "name": "gpu_samples",
+  "expectations": [
+    {"type": "expect_column_values_to_be_between",
+     "kwargs": {"column": "jump_w", "min_value": -50, "max_value": 50},
+     "meta": {"level": "refuse", "says": "power changes by at most 50 W"}},
+    {"type": "expect_column_values_to_be_between", "kwargs": {"column": "power_w", "max_value": 99},
+     "meta": {"level": "warn", "says": "we rarely draw more than 99 W"}}
+  ]
+}
+"""
+JUMP = """
+SELECT *, power_w - lag(power_w) OVER (ORDER BY ts) AS jump_w, false AS is_copy FROM batch
+"""
+
+
+def test_a_contract_on_a_helper_column_is_added_without_python(tmp_path: Path) -> None:
+    folder = tmp_path / "contracts"
+    folder.mkdir()
+    (folder / "gpu_samples.json").write_text(OWN)
+    (folder / "gpu_samples.sql").write_text(JUMP)
+    _, store = opened(tmp_path / "home", state_of([("s1", "v100", 1)]))
+    settings = load(home=tmp_path / "home", contracts={"directory": folder})
+    powers = [*(100.0 for _ in range(20)), 170.0]
+    put(settings, "gpu/s1-1.csv", csv(sample(s, power=p) for s, p in enumerate(powers)))
+    [source] = take_in(settings, store, at(60)).sources
+    assert (source.rows_clean, source.rows_quarantined) == (20, 1)
+    assert source.warnings == ("we rarely draw more than 99 W (21)",)
+    [row] = held(store)
+    assert (row["column_name"], row["value"], row["reason"]) == (
+        *("jump_w", "70.0"),
+        "power changes by at most 50 W",
+    )
+    (folder / "gpu_samples.sql").write_text(JUMP.replace("lag(", "lack("))
+    put(settings, "gpu/s1-2.csv", csv([sample(30)]))
+    with pytest.raises(InvalidContract, match=r"helper query fails.*lack"):
+        take_in(settings, store, at(60))
 
 
 @pytest.mark.parametrize(

@@ -276,6 +276,17 @@ def test_late_progress_changes_its_observation(world: World) -> None:
     assert observed(world, "alone")["samples"] > before
 
 
+def test_late_samples_change_the_power_of_the_window_they_fall_into(world: World) -> None:
+    before = observed(world, "alone")["power_w"]
+    late = [sample(s + 0.5, "shared", 0, power=200) for s in range(250)]
+    put(world.settings, "gpu/shared-2.csv", csv(late))
+    take_in(world.settings, world.store, at(5010))
+    assert ledger(world.store, "gpu/shared-2.csv")["rows_clean"] == 250
+    assert observe(world.store, world.settings, now=at(5010)) >= 1
+    assert observed(world, "alone")["power_w"] > 1.2 * before
+    assert observe(world.store, world.settings, now=at(5010)) == 0, "nothing is left to compute"
+
+
 def test_a_repaired_row_is_readmitted_through_its_contract(world: World) -> None:
     put(
         world.settings,
