@@ -111,11 +111,9 @@ def explain(problem: Problem, plan: Plan, job_id: str, *, time_limit_s: float = 
         changes = () if placements else tuple(_changes(estimates.changes()))
         return Explanation(job_id, decision, tuple(options), estimates.binding(), changes)
     asker = Asker(time_limit_s)
-    questions: tuple[Question, ...] = ()
-    options = _options(problem, plan, job, placements, estimates, asker)
-    if not placements:
-        questions = tuple(helps(problem, plan, job, asker))
+    questions = () if placements else tuple(helps(problem, plan, job, asker))
     binding = tuple(_binding(problem, plan, job, asker))
+    options = _options(problem, plan, job, placements, estimates, asker)
     changes = tuple(_changes(question.text for question in questions))
     return Explanation(job_id, decision, tuple(options), binding, changes, questions)
 

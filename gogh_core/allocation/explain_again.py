@@ -54,7 +54,7 @@ class Asker:
     def __init__(self, time_limit_s: float, *, clock: Callable[[], float] = time.monotonic) -> None:
         self.clock = clock
         self.deadline = clock() + time_limit_s
-        self.each_s = max(time_limit_s / 4, 0.1)
+        self.each_s = max(time_limit_s / 8, 0.1)
         self.known: dict[str, Answer] = {}
 
     def ask(self, question: Question) -> Answer | None:

@@ -1,8 +1,8 @@
 """What alternatives would cost by the prices in a plan's certificate: quick, and only about.
 
 A price says what a GPU, a place under the quota, a move or a watt under the cap is worth to the
-other jobs. It holds for a little more or less of each, and for the whole problem only where the
-certificate is one leaf; a branched proof has prices that hold in a part of the plans each.
+other jobs. It holds for a little more or less of each. Where the proof branched, the prices are
+those of the largest part of the plans (the leaf nearest to the root), and nothing is called scarce.
 """
 
 from __future__ import annotations
@@ -26,22 +26,32 @@ class Estimates:
         self.problem, self.plan, self.job = problem, plan, job
         self.c = c = Compiled(problem)
         self.index = next(i for i, other in enumerate(problem.jobs) if other.id == job.id)
-        self.leaf = _only_leaf(plan.certificate)
-        given = self.leaf.get("capacity")
-        self.known = isinstance(given, list) and len(given) == len(c.kinds)
+        self.leaf, self.branched = _leaf(plan.certificate)
         self.price = [kind.use_w / kind.size for kind in c.kinds]
         self.value, self.cap = [0.0] * len(problem.jobs), 0.0
         self.quotas: dict[str, float] = {}
-        if self.known:
-            self.price = [float(value) for value in self.leaf["capacity"]]
-            self.value = [float(value) for value in self.leaf["jobs"]]
-            self.cap = float(self.leaf.get("cap", 0.0))
-            self.quotas = dict(self.leaf.get("quotas") or {})
+        self.known = self._read()
         here = c.sides(int(c.cls[self.index]))
         self.rows, self.got = c.side_row[here], c.side_got[here]
         self.usable = c.groups[c.group_of[self.index]].usable.copy()
         self.cost = np.array([self._cost(int(row)) for row in self.rows])
         self.usable &= np.isfinite(self.cost)
+
+    def _read(self) -> bool:
+        """Take the prices over from the certificate; False where it has none that can be read."""
+        leaf = self.leaf
+        try:
+            price = [float(value) for value in leaf["capacity"]]
+            value = [float(value) for value in leaf["jobs"]]
+            cap = float(leaf.get("cap", 0.0))
+            quotas = {str(o): float(w) for o, w in (leaf.get("quotas") or {}).items()}
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
+            self.leaf = {}
+            return False
+        if len(price) != len(self.c.kinds) or len(value) != len(self.problem.jobs):
+            return False
+        self.price, self.value, self.cap, self.quotas = price, value, cap, quotas
+        return True
 
     def order(self) -> list[int]:
         """Rows of the options the job could take, cheapest first."""
@@ -105,8 +115,10 @@ class Estimates:
         return [(self.name(row), max(0.0, cost[row])) for row in rows]
 
     def binding(self) -> tuple[str, ...]:
-        """What is scarce, by its price."""
-        told = []
+        """What is scarce, by its price; prices of a part of the plans do not say."""
+        told: list[str] = []
+        if self.branched:
+            return ()
         servers = self.leaf.get("whole") or []
         for kind in self.c.kinds if len(servers) == len(self.c.kinds) else ():
             saved_w = float(servers[kind.index])
@@ -145,7 +157,16 @@ class Estimates:
             yield f"a priority above about {job.priority + max(more, 0.0):.3g}"
 
 
-def _only_leaf(certificate: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The prices of a certificate that did not branch, else nothing."""
-    root = certificate.get("root", {})
-    return root if isinstance(root, Mapping) and "split" not in root else {}
+def _leaf(certificate: Mapping[str, Any]) -> tuple[Mapping[str, Any], bool]:
+    """The prices of the leaf nearest to the root, and whether the proof branched."""
+    front: list[Any] = [certificate.get("root", {})]
+    while front:
+        after: list[Any] = []
+        for node in front:
+            if not isinstance(node, Mapping):
+                continue
+            if "split" not in node:
+                return node, node is not certificate.get("root")
+            after += [node.get("low"), node.get("high")]
+        front = after
+    return {}, False

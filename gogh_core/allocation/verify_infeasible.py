@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
+from gogh_core.allocation.options import Option
 from gogh_core.allocation.problem import Gpu, Problem, ProblemJob
 from gogh_core.allocation.verify_view import View
 
@@ -35,6 +36,15 @@ class _Pins:
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
         self.jobs = [job for job in problem.jobs if job.pinned]
+        self.of_class: dict[str, list[ProblemJob]] = {}
+        for job in problem.jobs:
+            self.of_class.setdefault(job.job_class, []).append(job)
+        self.fastest: dict[str, float] = {}
+        """The most that one slot gives a spread job of a class."""
+        for option in problem.table:
+            if option.gpus == 1:
+                for name, got in zip(option.classes, option.throughput, strict=True):
+                    self.fastest[name] = max(self.fastest.get(name, 0.0), got)
         self.on_gpu: dict[Gpu, list[ProblemJob]] = {}
         for job in self.jobs:
             for gpu in job.place:
@@ -54,7 +64,7 @@ class _Pins:
             if option.gpu_type != gpu_type or option.gpus != len(gpus):
                 continue
             for mine, got in enumerate(option.throughput):
-                if option.classes[mine] != job.job_class or not _enough(job, got):
+                if option.classes[mine] != job.job_class or not self.enough(job, got):
                     continue
                 if len(option.classes) == 1:
                     if not mates:
@@ -62,10 +72,37 @@ class _Pins:
                     continue
                 other, theirs = option.classes[1 - mine], option.throughput[1 - mine]
                 for mate in mates.values() if mates else problem.jobs:
-                    if mate.id == job.id or mate.job_class != other or not _enough(mate, theirs):
+                    if (
+                        mate.id == job.id
+                        or mate.job_class != other
+                        or not self.enough(mate, theirs)
+                    ):
                         continue
                     if _consent(job, mate) and self._comes(mate, gpus, pinned=bool(mates)):
                         yield got, option.power_w
+
+    def enough(self, job: ProblemJob, got: float) -> bool:
+        """Whether the job can reach what it requires when one of its slots gives so much."""
+        need = job.required_throughput
+        if job.mode == "spread":
+            got += (job.max_gpus - 1) * self.fastest.get(job.job_class, 0.0)
+        return got >= need - 1e-9 * (1 + need)
+
+    def usable(self, option: Option) -> bool:
+        """Whether some job, or two that consent, could run by the option."""
+        sides = []
+        for name, got in zip(option.classes, option.throughput, strict=True):
+            sides.append(
+                [
+                    job
+                    for job in self.of_class.get(name, ())
+                    if (option.gpus == 1 if job.mode == "spread" else option.gpus in job.gpu_counts)
+                    and self.enough(job, got)
+                ]
+            )
+        if len(sides) == 1:
+            return bool(sides[0])
+        return any(a.id != b.id and _consent(a, b) for a in sides[0] for b in sides[1])
 
     def _comes(self, mate: ProblemJob, gpus: frozenset[Gpu], *, pinned: bool) -> bool:
         """Whether the mate can be on exactly these GPUs."""
@@ -74,11 +111,6 @@ class _Pins:
                 return False
             return not (mate.pinned or pinned) or mate.place == gpus
         return len(gpus) == 1 and (not (mate.pinned or pinned) or gpus <= mate.place)
-
-
-def _enough(job: ProblemJob, got: float) -> bool:
-    need = job.required_throughput
-    return job.mode == "spread" or got >= need - 1e-9 * (1 + need)
 
 
 def _consent(a: ProblemJob, b: ProblemJob) -> bool:
@@ -134,7 +166,8 @@ def _cap(pins: _Pins) -> Iterator[str]:
     least = dict(problem.gpu_types)
     for option in problem.table:
         each = option.power_w / option.gpus
-        least[option.gpu_type] = min(least.get(option.gpu_type, INF), each)
+        if each < least.get(option.gpu_type, INF) and pins.usable(option):
+            least[option.gpu_type] = each
     total, pinned = 0.0, {gpu[0] for gpu in pins.on_gpu}
     for server in problem.servers:
         idle = problem.gpu_types[server.gpu_type]

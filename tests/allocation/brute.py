@@ -16,14 +16,18 @@ from gogh_core.allocation import Option, Problem
 INF = float("inf")
 
 
-def best_cost(problem: Problem) -> float:
-    """The least cost of any plan, or infinity if none keeps all pins and the cap."""
-    return _Brute(problem).run()
+def best_cost(problem: Problem, *, runs: tuple[str, Option | None] | None = None) -> float:
+    """The least cost of any plan, or infinity if none keeps all pins and the cap.
+
+    With `runs` only plans count in which that job runs, by that option if one is given.
+    """
+    return _Brute(problem, runs).run()
 
 
 class _Brute:
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: Problem, runs: tuple[str, Option | None] | None) -> None:
         self.p = problem
+        self.runs, self.by = runs or (None, None)
         self.options: list[Option] = list(problem.table)
         self.gpus = [(s.id, g) for s in problem.servers if not s.drain for g in range(s.gpus)]
         self.held = {gpu for job in problem.jobs for gpu in job.place}
@@ -71,7 +75,7 @@ class _Brute:
                 new.setdefault(gpu, []).append(index)
             more = moving if there != job.place else 0.0
             self.search(index + 1, new, {**placed, index: groups}, spent + more)
-        if not job.pinned:
+        if not job.pinned and job.id != self.runs:
             more = moving + job.priority * self.p.waiting_penalty_w
             self.search(index + 1, users, placed, spent + more)
 
@@ -166,6 +170,8 @@ class _Brute:
         found = []
         for option in self.options:
             if option.gpu_type != t or option.gpus != len(gpus):
+                continue
+            if self.by not in (None, option) and self.runs in [job.id for job in jobs]:
                 continue
             if sorted(option.classes) != sorted(job.job_class for job in jobs):
                 continue
