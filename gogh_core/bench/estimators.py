@@ -28,6 +28,10 @@ def estimators(
     quick: Annotated[bool, typer.Option("--quick", help="Bar, process and served.")] = False,
     plots: Annotated[Path | None, typer.Option(help="Folder for PNG plots.")] = None,
     seeds: Annotated[int, typer.Option(help="Seeds of the served networks, for their spread.")] = 1,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(help="Some of: speed accuracy learning others gangs feasibility power."),
+    ] = None,
     pretrain: Annotated[
         Path | None, typer.Option(help="Train the shipped networks anew into this folder; no more.")
     ] = None,
@@ -38,21 +42,30 @@ def estimators(
     if pretrain is not None:
         _pretrain(pretrain, worlds, as_json)
         return
+    from gogh_core.errors import InvalidInput
     from gogh_core.estimation import study as report
 
     folder = report.data_folder(data)
-    result: dict[str, Any] = {"speed": report.speed()}
+    result: dict[str, Any] = {}
     if folder is None:
         typer.echo("no measurements (set GOGH_DATA): speed only", err=True)
+        result["speed"] = report.speed()
     else:
+        strange = sorted(set(only or ()) - set(report.Study.SECTIONS))
+        if strange:
+            raise InvalidInput(
+                f"there is no section {strange[0]!r}", where="--only",
+                todo=f"one of {', '.join(report.Study.SECTIONS)}",
+            )  # fmt: skip
         began = time.monotonic()
-        result |= report.accuracy_report(folder, source, quick=quick, seeds=seeds)
+        study = report.Study(folder, source, quick=quick, seeds=seeds)
+        left_out = ("others", "gangs") if quick else ()
+        result = study.run(only or [s for s in report.Study.SECTIONS if s not in left_out])
         result["seconds"] = round(time.monotonic() - began, 1)
     result["peak_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
     if plots is not None and folder is not None:
         report.draw(result, plots)
     if as_json:
-        result.pop("rows", None)
         typer.echo(json.dumps(result, default=float))
     else:
         typer.echo(report.page(result))

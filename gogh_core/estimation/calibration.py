@@ -25,10 +25,10 @@ from gogh_core.estimation.beliefs import (
 from gogh_core.estimation.catalog import Catalog
 from gogh_core.estimation.correction import (
     GROUPS,
-    USUAL_BLEND,
     Calibration,
     Group,
     groups_of,
+    usual_blend,
     usual_second,
 )
 from gogh_core.estimation.episodes import LEAN_TOP, Episode, Truth
@@ -218,10 +218,11 @@ def calibrate(
         mine = [p for p in played if p.group == group]
         second[group] = _second(mine, usual_second(inside, group))
         mine = [p.moved(second[group]) for p in mine]
-        blend[group] = _blend(mine)
+        blend[group] = _blend(mine, usual_blend(group))
         alone[group] = _alone_width(mine, blend[group][0])
         ratio[group] = _ratio_width(mine, blend[group])
-        lean[group] = _lean(mine, blend[group][0], alone[group])
+        # The level of a measured job is known: nothing to lean for.
+        lean[group] = 0.0 if group[0] else _lean(mine, blend[group][0], alone[group])
     return Calibration(second, blend, alone, ratio, lean)
 
 
@@ -270,14 +271,14 @@ def _held_to(usual: float, losses: Array) -> float:
     return _BLENDS[int(np.argmin(mean + pull * mean.min()))]
 
 
-def _blend(played: list[_Played]) -> tuple[float, float, float]:
+def _blend(played: list[_Played], usual: tuple[float, float, float]) -> tuple[float, float, float]:
     """How far to follow the networks in each quantity."""
     alone = [
         [np.abs(p.real - p.mean - b * p.shift[0] * p.sd[0])[p.open].mean() for p in played
          if p.open.any()]
         for b in _BLENDS
     ]  # fmt: skip
-    out = [_held_to(USUAL_BLEND[ALONE], np.array(alone))]
+    out = [_held_to(usual[ALONE], np.array(alone))]
     for quantity in (SENSITIVE, AGGRESSIVE):
         losses = []
         for b in _BLENDS:
@@ -288,7 +289,7 @@ def _blend(played: list[_Played]) -> tuple[float, float, float]:
                     said = side[1] + b * (p.shift[quantity] * p.sd[quantity])[column]
                     row.append(np.abs(side[0] - said).mean())
             losses.append(row)
-        out.append(_held_to(USUAL_BLEND[quantity], np.array(losses)))
+        out.append(_held_to(usual[quantity], np.array(losses)))
     return out[0], out[1], out[2]
 
 

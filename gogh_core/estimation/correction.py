@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "GROUPS",
-    "USUAL_BLEND",
     "Calibration",
     "Group",
     "correct",
     "groups_of",
     "predict",
+    "usual_blend",
     "usual_second",
 ]
 
@@ -38,12 +38,11 @@ Array = np.ndarray[Any, Any]
 # A job's group: has it been measured (P2), and does it have measured siblings?
 Group = tuple[bool, bool]
 GROUPS: tuple[Group, ...] = ((False, False), (False, True), (True, False), (True, True))
-# Weight of the second opinion on manners where the catalog says nothing of it; on speed alone, for
-# jobs with siblings and facts.
-_SECOND_MANNERS, _SECOND_ALONE = 0.5, 0.25
-# How far networks trained on synthetic worlds are followed where the catalog says nothing of it:
-# manners are much the same everywhere, levels are not.
-USUAL_BLEND = (0.0, 0.25, 0.25)
+# Weight of the second opinion on speed alone, for jobs with siblings and facts.
+_SIBLINGS_AND_FACTS = 0.25
+# How far networks trained on synthetic worlds are followed in manners, where a job has no siblings
+# and the catalog says nothing of it: manners are much the same everywhere, levels are not.
+_BLEND_MANNERS = 0.25
 
 
 @dataclass(frozen=True)
@@ -98,10 +97,11 @@ def correct(
         if calibration is not None:
             for group in ((stage, False), (stage, True)):
                 inside = sibling[job] == group[1]
-                second[:, inside] = np.array(
-                    calibration.second.get(group, usual_second(jobs, group))
-                )[:, None]
-                blend[:, inside] = np.array(calibration.blend.get(group, USUAL_BLEND))[:, None]
+                opinions = calibration.second.get(group) or usual_second(jobs, group)
+                second[:, inside] = np.array(opinions)[:, None]
+                blend[:, inside] = np.array(calibration.blend.get(group) or usual_blend(group))[
+                    :, None
+                ]
                 width[0, inside] = calibration.alone_width.get(group, 1.0)
                 width[1, inside] = calibration.ratio_width.get(group, 1.0)
                 lean[job[inside]] = calibration.lean.get(group, 0.0)
@@ -136,7 +136,21 @@ def predict(beliefs: Beliefs, target: int) -> Prediction:
     )
 
 
+def usual_blend(group: Group) -> tuple[float, float, float]:
+    """Siblings tell more of a job's manners than worlds do."""
+    manners = 0.0 if group[1] else _BLEND_MANNERS
+    return 0.0, manners, manners
+
+
 def usual_second(jobs: JobSet, group: Group) -> tuple[float, float, float]:
-    """Without siblings facts are all there is to go by; without facts siblings are no second."""
-    alone = _SECOND_ALONE if group[1] and jobs.has_facts.any() else 0.0
-    return alone, _SECOND_MANNERS, _SECOND_MANNERS
+    """Half and half, where the one is as good as the other.
+
+    With siblings the process is better than either of its second opinions; before any measurement
+    facts are all there is to tell the shape of an unseen family by.
+    """
+    measured, siblings = group
+    facts = bool(jobs.has_facts.any())
+    alone = (_SIBLINGS_AND_FACTS if facts else 0.0) if siblings else 0.5
+    if facts and not measured and not siblings:
+        alone = 0.0
+    return alone, 0.5, 0.5

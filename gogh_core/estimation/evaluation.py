@@ -26,15 +26,24 @@ from gogh_core.estimation.episodes import (
     episodes,
     score,
 )
-from gogh_core.estimation.feasibility import fit_memory
 from gogh_core.estimation.jobset import JobSet
 
 if TYPE_CHECKING:
     from torch import nn
 
-__all__ = ["Method", "accuracy", "feasibility", "learning_curve", "network_method", "simple_method"]
+__all__ = [
+    "Method",
+    "accuracy",
+    "gangs",
+    "learning_curve",
+    "left_out",
+    "network_method",
+    "simple_method",
+    "summary",
+]
 
 Array = np.ndarray[Any, Any]
+_Z80 = 1.2816
 
 
 @dataclass(frozen=True)
@@ -94,15 +103,19 @@ def accuracy(
     splits: Sequence[Split] = ("LOJO", "LOMO"),
     partners: int = 2,
     seed: int = 0,
+    every: int = 1,
     report: Callable[[str, float], None] | None = None,
 ) -> pd.DataFrame:
-    """One row for each split, method, task and job: sums of errors, medians, coverage."""
+    """One row for each split, method, task and job: errors, relative errors, coverage.
+
+    `every` leaves out only each so-manieth job or family.
+    """
     truth = Truth.of(catalog)
     families = JobSet.of(catalog).families
     rows = []
     for split in splits:
         grouped = by_hidden(list(episodes(catalog, families, split, partners=partners, seed=seed)))
-        for done, (hidden, some) in enumerate(grouped.items()):
+        for done, (hidden, some) in enumerate(list(grouped.items())[::every]):
             for method in methods:
                 answer = method.prepare(catalog, hidden)
                 for episode in some:
@@ -183,12 +196,10 @@ def learning_curve(
     truth = Truth.of(catalog)
     families = JobSet.of(catalog).families
     rows = []
-    for target in range(len(catalog.names)):
-        together = np.flatnonzero(families == families[target]) if split == "LOMO" else [target]
-        hidden = tuple(int(i) for i in together)
+    for hidden, targets in left_out(families, split).items():
         for method in methods:
             answer = method.prepare(catalog, hidden)
-            for seed in seeds:
+            for target, seed in [(target, seed) for target in targets for seed in seeds]:
                 order = _revealing(catalog, target, hidden, seed)
                 if not order:
                     continue
@@ -209,6 +220,45 @@ def learning_curve(
     frame = pd.DataFrame(rows)
     keys = ["method", "kind", "step", "seed"]
     return frame.groupby(keys, sort=False)[["error", "width"]].mean().reset_index()
+
+
+def left_out(families: Array, split: Split) -> dict[tuple[int, ...], list[int]]:
+    """Jobs by what is hidden with them: themselves, or their family."""
+    groups: dict[tuple[int, ...], list[int]] = {}
+    for target in range(len(families)):
+        together = np.flatnonzero(families == families[target]) if split == "LOMO" else [target]
+        groups.setdefault(tuple(int(i) for i in together), []).append(target)
+    return groups
+
+
+def gangs(catalog: Catalog, methods: Sequence[Method], *, every: int = 1) -> pd.DataFrame:
+    """Speed of several GPUs together, for a job (left out) that was measured on single ones."""
+    truth = Truth.of(catalog)
+    cells = catalog.cells
+    several = np.array([column.gpus > 1 for column in catalog.columns])
+    rows = []
+    for target in np.unique(cells.job[several[cells.column]])[::every]:
+        shown = np.flatnonzero((cells.job == target) & ~several[cells.column])
+        real = np.exp(truth.alone[target])
+        asked = several & ~np.isnan(real)
+        if not len(shown):
+            continue
+        view = catalog.without([int(target)], keep=shown)
+        for method in methods:
+            said = method.prepare(catalog, (int(target),))(view, int(target))
+            gap = np.abs(np.exp(said.point) - real)[asked]
+            inside = np.nan
+            if said.alone_sd is not None:
+                off = np.abs(np.log(real) - said.alone) / said.alone_sd
+                inside = float((off[asked] <= _Z80).mean())
+            rows.append(
+                {
+                    "method": method.name, "error": float((gap / np.nanmax(real)).mean()),
+                    "relative": float(np.median(gap / real[asked])), "inside": inside,
+                }
+            )  # fmt: skip
+    found = pd.DataFrame(rows).groupby("method", sort=False)[["error", "relative", "inside"]]
+    return found.mean().reset_index()
 
 
 def _unseen(
@@ -244,65 +294,3 @@ def _unseen(
     gap = float(np.nanmean(np.abs(both - np.exp(pair))) / best)
     yield "pairs", gap, float(np.mean(wide_pair))
     yield "partner", float(np.nanmean(np.abs(effect))), np.nan
-
-
-def feasibility(
-    catalog: Catalog, *, split: Split, declared: Mapping[str, float] | None = None,
-    use_facts: bool = True,
-) -> dict[str, float]:  # fmt: skip
-    """Share of infeasible pairs found when 5 % of feasible ones are refused, jobs left out."""
-    families = JobSet.of(catalog).families
-    chance: list[Array] = []
-    ran: list[Array] = []
-    if declared:
-        catalog = _declare(catalog, declared)
-    groups: dict[tuple[int, ...], list[int]] = {}
-    for target in range(len(catalog.names)):
-        together = np.flatnonzero(families == families[target]) if split == "LOMO" else [target]
-        groups.setdefault(tuple(int(i) for i in together), []).append(target)
-    for hidden, targets in groups.items():
-        rest = catalog.without(hidden)
-        jobs = JobSet.of(catalog, use_facts=use_facts)
-        model = fit_memory(rest, jobs, catalog.columns)
-        for target in targets:
-            pairs = _outcomes_of(catalog, target, set(hidden) - {target})
-            if len(pairs[0]):
-                own = np.full(len(pairs[0]), target)
-                chance.append(model.probability(own, pairs[0], pairs[1]))
-                ran.append(pairs[2])
-    if not chance:
-        return {"found": np.nan, "pairs": 0.0}
-    p, truth = np.concatenate(chance), np.concatenate(ran)
-    if truth.all():
-        return {"found": np.nan, "pairs": float(len(p))}
-    limit = np.quantile(p[truth], 0.05)
-    return {
-        "found": float((p[~truth] < limit).mean()),
-        "pairs": float(len(p)),
-        "limit": float(limit),
-    }
-
-
-def _declare(catalog: Catalog, memory: Mapping[str, float]) -> Catalog:
-    from dataclasses import replace
-
-    jobs = tuple(
-        replace(job, memory_bytes=memory.get(name, job.memory_bytes))
-        for name, job in zip(catalog.names, catalog.jobs, strict=True)
-    )
-    return replace(catalog, jobs=jobs)
-
-
-def _outcomes_of(catalog: Catalog, target: int, left_out: set[int]) -> tuple[Array, Array, Array]:
-    """Partners, columns and whether the pair ran, of one job."""
-    cells = catalog.cells
-    ran = np.flatnonzero((cells.job == target) & (cells.partner >= 0))
-    mates = [(int(cells.partner[i]), int(cells.column[i]), True) for i in ran]
-    for a, b, column in zip(
-        catalog.refused_job, catalog.refused_partner, catalog.refused_column, strict=True
-    ):
-        if b >= 0 and target in (a, b):
-            mates.append((int(b if a == target else a), int(column), False))
-    mates = [m for m in mates if m[0] not in left_out]
-    table = np.array(mates, int).reshape(-1, 3)
-    return table[:, 0], table[:, 1], table[:, 2].astype(bool)

@@ -33,6 +33,7 @@ _MARGIN = 0.005
 _FEWEST_CLASSES = 8
 _HALF_LIFE_DAYS = 14.0
 _FOLD = 5
+_ROUNDS = 12
 
 
 @dataclass(frozen=True)
@@ -69,8 +70,12 @@ def retrain(
     full: bool = False,
     now: datetime | None = None,
     half_life_days: float = _HALF_LIFE_DAYS,
+    most_rounds: int = _ROUNDS,
 ) -> RetrainReport:
-    """Train a candidate from the serving version; promote it if it beats it on unseen classes."""
+    """Train a candidate from the serving version; promote it if it beats it on unseen classes.
+
+    Episodes are played in rounds until half of the budget is spent.
+    """
     moment = now or datetime.now(UTC)
     catalog = (
         source
@@ -95,7 +100,7 @@ def retrain(
     if len(known) < _FEWEST_CLASSES or not len(keep):
         return report(False, "", f"{len(known)} measured classes are too few to learn from")
     stages = ("P1", "P2") if full else ("P2",)
-    learn, check = _samples(catalog, keep, seed, began + 0.5 * budget_s)
+    learn, check = _samples(catalog, keep, seed, began + 0.5 * budget_s, most_rounds)
     if not any(s.stage == "P2" for s in learn) or not any(s.stage == "P2" for s in check):
         return report(False, "", "no episode with a measurement could be played")
     fresh = dict(networks)
@@ -140,7 +145,7 @@ def _kind(version: Version) -> Kind:
 
 
 def _samples(
-    catalog: Catalog, keep: np.ndarray[Any, Any], seed: int, until: float
+    catalog: Catalog, keep: np.ndarray[Any, Any], seed: int, until: float, rounds: int
 ) -> tuple[list[Sample], list[Sample]]:
     """Episodes of the classes that may be learned from, of those kept, and some random worlds."""
     rest = catalog.without([int(i) for i in keep])
@@ -148,7 +153,7 @@ def _samples(
     learn: list[Sample] = []
     check: list[Sample] = []
     step = 0
-    while step == 0 or (time.monotonic() < until and step < 12):
+    while step == 0 or (time.monotonic() < until and step < rounds):
         learn += collect(rest, seed=seed + step, most=16, hyper=hyper)
         if step < 4:
             check += collect(catalog, seed=seed + step, most=12, hyper=hyper, targets=keep)

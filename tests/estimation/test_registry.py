@@ -99,18 +99,46 @@ def test_every_shipped_kind_loads_and_is_deterministic(kind: str) -> None:
     assert abs(first[0]).max() <= 1.5
 
 
-def test_retraining_keeps_every_version_and_promotes_only_the_better(
+def test_retraining_beats_a_bad_serving_version_is_promoted_and_rolled_back(
     tmp_path: Path, catalog: Catalog
 ) -> None:
+    """Judged on classes that neither version was trained on."""
+    import torch
+
     registry = Registry(tmp_path)
-    report = retrain(catalog, registry, budget_s=2, seed=0, now=NOW)
+    networks = {stage: build("feed-forward", seed=1) for stage in ("P1", "P2")}
+    with torch.no_grad():
+        networks["P2"].leave.bias[:3] = 0.6
+    version = Version(id="bad", kind="feed-forward", created_at=NOW.isoformat(), data_sha256="")
+    registry.add(networks, version)
+    registry.promote("bad", at=NOW)
+    report = retrain(catalog, registry, budget_s=60, seed=0, now=NOW, most_rounds=1)
+    assert report.promoted, report.reason
     assert report.classes == len(catalog.names)
-    if report.candidate:
-        assert [v.id for v in registry.versions()] == [report.candidate]
-        scores = report.scores
-        better = scores["candidate"]["P2"] < scores["serving"]["P2"] * 0.995
-        assert report.promoted == better
-    assert registry.serving == (report.candidate if report.promoted else "shipped")
+    assert report.scores["candidate"]["P2"] < report.scores["serving"]["P2"]
+    assert registry.serving == report.version == report.candidate
+    kept = {v.id: v for v in registry.versions()}
+    assert kept[report.candidate].parent == "bad"
+    assert kept[report.candidate].data_sha256 == catalog.sha256
+    assert registry.rollback() == "bad"
+
+
+def test_a_candidate_that_does_not_win_is_kept_and_does_not_serve(
+    tmp_path: Path, catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from gogh_core.estimation import retraining
+
+    def spoiled(kind, samples, **settings):
+        network = build(kind, seed=0)
+        network.leave.bias.data[:3] = 2.0
+        return network.eval()
+
+    monkeypatch.setattr(retraining, "train", spoiled)
+    registry = Registry(tmp_path)
+    report = retrain(catalog, registry, budget_s=60, seed=0, now=NOW, most_rounds=1)
+    assert not report.promoted
+    assert [v.id for v in registry.versions()] == [report.candidate]
+    assert registry.serving == "shipped"
 
 
 def test_too_few_classes_teach_nothing(tmp_path: Path) -> None:

@@ -79,18 +79,50 @@ def test_left_out_jobs_and_families_are_told_better_than_the_bar(shared_data: Pa
     ]
     table = summary(accuracy(catalog, methods, partners=1))
     nmae = table.set_index(["split", "method", "task"])["nmae"]
-    for task in dict.fromkeys(table["task"]):
-        assert nmae["LOJO", "name", task] < nmae["LOJO", bar, task]
-    assert nmae["LOMO", "name", "P2 alone"] < 0.96 * nmae["LOMO", bar, "P2 alone"]
-    assert nmae["LOMO", "facts", "P2 alone"] < 0.8 * nmae["LOMO", bar, "P2 alone"]
+    change = nmae / nmae.xs(bar, level="method").reindex(nmae.index.droplevel("method")).to_numpy()
+    for tag in ("name", "facts"):
+        assert (change["LOJO", tag] < 0.9 + 0.02).all()
+        assert change["LOJO", tag].mean() < 0.8
+    assert (change["LOMO", "name"] < 1.03).all()
+    assert change["LOMO", "name", "P2 alone"] < 0.96
+    assert change["LOMO", "name", "P2 pairs"] < 0.96
+    assert change["LOMO", "facts", "P2 alone"] < 0.8
+    assert change["LOMO", "facts", "P1 shape"] < 0.82
     assert nmae["LOMO", "facts", "P1 alone"] < 0.476
     held = table[table["method"] != bar].dropna(subset=["coverage"])
-    assert held["coverage"].between(0.6, 0.95).all()
+    assert held["coverage"].between(0.65, 0.92).all()
+    for _, mine in held.groupby("method"):
+        inside = float((mine["coverage"] * mine["cells"]).sum() / mine["cells"].sum())
+        assert 0.75 <= inside <= 0.85
+
+
+@pytest.mark.soak
+def test_a_catalog_of_five_million_rows_is_read_and_answers(tmp_path: Path) -> None:
+    """Four numbers of each of a thousand classes on six GPU types, over and over."""
+    from gogh_core.estimation import Estimator
+
+    rows = 5_000_000
+    rng = np.random.default_rng(0)
+    kinds = np.array(["k80", "p100", "v100", "t4", "a100", "h100"])
+    classes = np.array([f"model-{i // 5} (batch size {8 * 2 ** (i % 5)})" for i in range(1000)])
+    who, where = rng.integers(0, 1000, rows), rng.integers(0, 6, rows)
+    speed = (1 + where) * 50.0 / (1 + who % 5) * np.exp(rng.normal(0, 0.05, rows))
+    table = pa.table(
+        {
+            "gpu_type": pa.DictionaryArray.from_arrays(where.astype(np.int8), kinds),
+            "job_type": pa.DictionaryArray.from_arrays(who.astype(np.int16), classes),
+            "throughput": speed,
+        }
+    )
+    catalog = Catalog.from_table(table)
+    assert catalog.cells.count.sum() == rows
+    said = Estimator().estimate(catalog, pa.table({"gpu_type": ["v100"], "job_type": ["new"]}))
+    assert np.isfinite(said["estimate"][0].as_py())
 
 
 @pytest.mark.soak
 def test_infeasible_pairs_of_known_families_are_found(shared_data: Path) -> None:
-    from gogh_core.estimation.evaluation import feasibility
+    from gogh_core.estimation.memory_evaluation import feasibility
 
     assert feasibility(gavel(shared_data), split="LOJO")["found"] >= 0.85
 
