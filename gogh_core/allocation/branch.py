@@ -12,11 +12,13 @@ from typing import Any
 
 import numpy as np
 
+from gogh_core.allocation.certificate import leaf
 from gogh_core.allocation.colgen import WHOLE, Box, Cuts, Search
 from gogh_core.allocation.compiled import need_of
 from gogh_core.allocation.lp import LpResult
 from gogh_core.allocation.mapping import map_counts
-from gogh_core.allocation.pricing import Prices
+from gogh_core.allocation.prices import Prices
+from gogh_core.allocation.rounding import finish
 from gogh_core.allocation.verify_bound import bound_of
 from gogh_core.allocation.ways import Way, jobs_of, ways_of
 
@@ -132,7 +134,7 @@ def _node(
     cuts: Cuts = (),
 ) -> _Node:
     result, prices = found
-    raw.update(search.leaf(prices, cuts))
+    raw.update(leaf(search, prices, cuts))
     bound = result.cost + search.c.fixed_w + search.pricer.worst
     node = _Node(box, result, bound, raw, cuts)
     if search.pricer.spread:
@@ -286,7 +288,7 @@ class _Tries:
         self.tried.add(key)
         before = time.monotonic()
         slack_w = min(self.gap / 2, 1e-3) * abs(node.result.cost)
-        self._map(search.finish(node.result, {}, slack_w=slack_w))
+        self._map(finish(search, node.result, {}, slack_w=slack_w))
         self.spent_s += time.monotonic() - before
 
     def _map(self, counts: dict[int, int]) -> None:

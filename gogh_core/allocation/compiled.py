@@ -281,6 +281,15 @@ class Compiled:
             result[group.jobs] = group.index
         return result
 
+    def rows_of(self, j: int) -> tuple[slice, Bools, Ints]:
+        """(sides, which of them are usable, their option rows) of a job."""
+        here = self.sides(int(self.cls[j]))
+        return here, self.groups[self.group_of[j]].usable, self.side_row[here]
+
+    def kinds_with(self, gpu_type: int) -> list[int]:
+        """The kinds of servers with GPUs of a type."""
+        return [kind.index for kind in self.kinds if kind.gpu_type == gpu_type]
+
     def stay_of(self, j: int) -> tuple[int, int] | None:
         """(GPU type, GPUs) of a running job's place if it may stay there."""
         job = self.problem.jobs[j]

@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from gogh_core.allocation.compiled import Compiled, Group, need_of
-from gogh_core.allocation.pricing import Pricer, Prices
+from gogh_core.allocation.prices import Prices
+from gogh_core.allocation.pricing import Pricer
 
 __all__ = ["add_keeps", "first_keeps", "tied"]
 

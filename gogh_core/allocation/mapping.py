@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 from gogh_core.allocation.board import Board
 from gogh_core.allocation.compiled import Compiled, Seat, Seats, need_of
-from gogh_core.allocation.greedy import seat_greedily, whole_servers
+from gogh_core.allocation.greedy import seat_greedily
 from gogh_core.allocation.lp import Program
-from gogh_core.allocation.room import make_room
+from gogh_core.allocation.room import make_room, whole_servers
 
 __all__ = ["map_counts"]
 

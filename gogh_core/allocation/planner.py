@@ -20,13 +20,16 @@ from gogh_core.allocation.assemble import (
     total,
 )
 from gogh_core.allocation.branch import offer_counts, prove
-from gogh_core.allocation.colgen import WIDE, Box, Search
+from gogh_core.allocation.certificate import leaf
+from gogh_core.allocation.colgen import Box, Search
 from gogh_core.allocation.compiled import Compiled, Seats
-from gogh_core.allocation.greedy import Infeasible, greedy_seats, stay_seats
+from gogh_core.allocation.greedy import greedy_seats
 from gogh_core.allocation.lp import LpResult
 from gogh_core.allocation.mapping import map_counts
 from gogh_core.allocation.mip import available
 from gogh_core.allocation.problem import Problem
+from gogh_core.allocation.rounding import WIDE, dive, finish, waits_in_parts
+from gogh_core.allocation.staying import Infeasible, stay_seats
 from gogh_core.allocation.verify import gap_of, verify
 from gogh_core.allocation.verify_bound import bound_of
 from gogh_core.domain import Plan, PlanStatus
@@ -155,8 +158,8 @@ def _rescued(compiled: Compiled, solver: str, deadline: float, notes: list[str])
         found = search.generate(_LP_TOLERANCE)
         if found is None:
             return None
-        dived, fixed = search.dive(found[0], {}, _LP_TOLERANCE)
-        counts = search.finish(dived, fixed, slack_w=0.0)
+        dived, fixed = dive(search, found[0], {}, _LP_TOLERANCE)
+        counts = finish(search, dived, fixed, slack_w=0.0)
         seats = map_counts(compiled, search.master.program, counts)
     finally:
         search.lp.close()
@@ -199,11 +202,11 @@ def _search(compiled: Compiled, best: _Best, solver: str, gap: float, deadline: 
             return True
         if search.out_of_time():
             return False
-        dived, fixed = search.dive(result, {}, 10 * _LP_TOLERANCE)
+        dived, fixed = dive(search, result, {}, 10 * _LP_TOLERANCE)
         _finish(search, best, dived, fixed, gap, wide=False)
         if len(compiled.groups) > WIDE:
             return not search.out_of_time()
-        if best.gap > gap and search.waits_in_parts(result):
+        if best.gap > gap and waits_in_parts(search, result):
             prove(search, best, gap, nodes=_FEW)
         if best.gap > gap and not search.out_of_time():
             _finish(search, best, dived, fixed, gap, wide=True)
@@ -224,14 +227,14 @@ def _finish(
         # The numbers of servers are fixed, which has cost some of it already.
         slack_w += best.bound_w - lp_w
     slack_w = max(slack_w, min(gap, 1e-4) * abs(lp_w))
-    counts = search.finish(result, fixed, slack_w=slack_w, wide=wide)
+    counts = finish(search, result, fixed, slack_w=slack_w, wide=wide)
     offer_counts(search, best, counts)
 
 
 def _prove_root(compiled: Compiled, best: _Best, search: Search, prices: Any) -> None:
     certificate = {
         "kinds": "server" if compiled.by_server else "likeness",
-        "root": search.leaf(prices),
+        "root": leaf(search, prices),
     }
     bound_w = bound_of(compiled.problem, certificate)
     if bound_w > best.bound_w:

@@ -8,7 +8,7 @@ exceed what the option costs. So all pairs are priced, but over classes, not ove
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,67 +16,15 @@ import numpy.typing as npt
 
 from gogh_core.allocation.compiled import Group
 from gogh_core.allocation.master import Master, Place
+from gogh_core.allocation.prices import Prices
+from gogh_core.allocation.stays import add_hosts, add_stays, both_columns, stay_of_group
 from gogh_core.allocation.ways import Way
 
-__all__ = ["Pricer", "Prices"]
+__all__ = ["Pricer"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 INF = np.inf
-
-
-@dataclass(slots=True)
-class Prices:
-    """Dual values by what they are the price of; all but `groups` are >= 0."""
-
-    groups: Floats
-    gpus: Floats
-    room: Floats
-    servers: Floats
-    occupied: Floats
-    cells: Floats
-    quotas: Floats
-    moves: float
-    power: float
-    slots: dict[tuple[int, int, int], float] = field(default_factory=dict)
-    ties: dict[tuple[Any, ...], float] = field(default_factory=dict)
-    selves: dict[tuple[int, int, int], float] = field(default_factory=dict)
-    """(row, realm, group): price of filling a class with itself."""
-    counts: dict[int, float] = field(default_factory=dict)
-    """Price of using an option whose count is branched on; of either sign."""
-    ways: dict[tuple[int, Way], float] = field(default_factory=dict)
-    """Price of a group's way that is branched on; of either sign."""
-
-    @classmethod
-    def of(cls, master: Master, duals: Floats) -> Prices:
-        """From the duals of the master's rows."""
-        c = master.c
-        occupied = np.zeros(len(c.kinds))
-        for k, row in master.occ_rows.items():
-            occupied[k] = -duals[row]
-        prices = cls(
-            duals[master.job_rows],
-            -duals[master.cap_rows] if master.cap_rows else np.zeros(0),
-            -duals[master.room_rows] if master.room_rows else np.zeros(0),
-            -duals[master.use_rows] if master.use_rows else np.zeros(0),
-            occupied,
-            -duals[master.cell_rows] if master.cell_rows else np.zeros(0),
-            -duals[list(master.quota_rows.values())] if master.quota_rows else np.zeros(0),
-            -float(duals[master.moves_row]) if master.moves_row >= 0 else 0.0,
-            -float(duals[master.power_row]) if master.power_row >= 0 else 0.0,
-        )
-        for option_row, (row, _) in master.count_rows.items():
-            prices.counts[option_row] = -float(duals[row])
-        for way, (_, row, _) in master.way_rows.items():
-            prices.ways[way] = -float(duals[row])
-        for key, row in master.program.row_of.items():
-            if key[0] == "slot" and key[3] >= 0:
-                prices.slots[key[1], key[2], key[3]] = float(duals[row])
-            elif key[0] == "tie":
-                prices.ties[key[1:]] = float(duals[row])
-            elif key[0] == "self" and duals[row] < 0:
-                prices.selves[key[1], key[2], key[3]] = -float(duals[row])
-        return prices
 
 
 @dataclass(slots=True)
@@ -97,15 +45,6 @@ class _Block:
     surplus: Floats
     required: Floats
     count: Ints
-
-
-@dataclass(slots=True)
-class Stay:
-    """Sides a running gang could fill where it is."""
-
-    group: Group
-    alone: Ints
-    shared: Ints
 
 
 class Pricer:
@@ -134,7 +73,7 @@ class Pricer:
         key = c.table.type_id * factor + c.table.gpus
         self.place_keys, self.place_of = np.unique(key, return_inverse=True)
         self.place_what = [(int(k) // factor, int(k) % factor) for k in self.place_keys]
-        self.stays = [s for g in c.groups if (s := self._stay(g)) is not None]
+        self.stays = [s for g in c.groups if (s := stay_of_group(self, g)) is not None]
         self.worst = 0.0
         self.frozen: set[int] = set()
         """Groups that are decided already and take no new columns."""
@@ -169,18 +108,6 @@ class Pricer:
                 )
             )
         return blocks
-
-    def _stay(self, group: Group) -> Stay | None:
-        c, j = self.c, group.first
-        place = c.stay_of(j) if c.running[j] and not c.spread[j] else None
-        if place is None:
-            return None
-        here = c.sides(group.cls)
-        rows = c.side_row[here]
-        fit = group.usable & (c.table.type_id[rows] == place[0]) & (c.table.gpus[rows] == place[1])
-        index = np.flatnonzero(fit) + here.start
-        shared = self.side_pair[index]
-        return Stay(group, index[~shared], index[shared])
 
     # --- places ----------------------------------------------------------------------------
 
@@ -281,11 +208,10 @@ class Pricer:
             top, who, second = self._tops(bids, realm)
             if self.spread:
                 self._spread_bids(prices, option, top, who, realm)
-            take = self._partner_offer(top, second, who)
             for at, block in enumerate(self.blocks):
                 shared = self.side_pair[block.sides]
                 rows = c.side_row[block.sides]
-                rest = option[rows] - take[self.other_side[block.sides]]
+                rest = option[rows] - top[self.other_side[block.sides]]
                 # For a class with itself the best partner may be the group itself (if it has two).
                 rc = np.where(
                     shared[None, :] & block.realm[realm][:, None], rest[None, :] - bids[at], INF
@@ -294,8 +220,8 @@ class Pricer:
                 added += self._pick(block, rc, per_group, eps, best_rc, places, (realm, who))
                 if self.stop():
                     return added
-            added += self._hosts(prices, watts, take, who, second, realm, eps, best_rc)
-        added += self._stays(prices, plain_watts, eps, best_rc)
+            added += add_hosts(self, prices, watts, top, who, second, realm, eps, best_rc)
+        added += add_stays(self, prices, plain_watts, eps, best_rc)
         counts = np.array([g.count for g in c.groups])
         self.worst = float((counts * best_rc).sum())
         return added
@@ -346,9 +272,6 @@ class Pricer:
                 runner = np.full(part.shape[1], -INF)
             second[block.sides] = np.where(alone, runner, top[block.sides])
         return top, who, second
-
-    def _partner_offer(self, top: Floats, second: Floats, who: Ints) -> Floats:
-        return top
 
     def _fix_own(
         self,
@@ -408,98 +331,19 @@ class Pricer:
             added += master.side(group, row, int(c.side_no[side]), realm)
             mate = int(who[self.other_side[side]])
             if c.own[row] and mate == group.index and group.count == 1:
-                mate = self._other_mate(block, row, group, realm)
+                mate = self.other_mate(block, row, group, realm)
             if mate >= 0 and not c.spread[c.groups[mate].first]:
                 added += master.side(c.groups[mate], row, 1 - int(c.side_no[side]), realm)
             added += master.pair(row, realm, place)
         return added
 
-    def _other_mate(self, block: _Block, row: int, group: Group, realm: int) -> int:
+    def other_mate(self, block: _Block, row: int, group: Group, realm: int) -> int:
         """Another group of the class that could take the other side of a class with itself."""
         at = self.pos[0][row] - block.sides.start
         for other, usable in enumerate(block.usable[:, at]):
             if usable and block.realm[realm][other] and block.groups[other] is not group:
                 return block.groups[other].index
         return -1
-
-    def _loc(self, prices: Prices, j: int) -> float:
-        """What the GPUs where a job is cost it."""
-        c = self.c
-        place = c.problem.jobs[j].place
-        servers = sorted({server for server, _ in place})
-        kind = c.kinds[c.kind_of[servers[0]]]
-        if len(place) > c.largest[kind.gpu_type]:
-            power = 1 + prices.power
-            whole = sum(
-                power * c.kinds[c.kind_of[s]].power_w
-                + c.kinds[c.kind_of[s]].other_w
-                + prices.servers[c.kind_of[s]]
-                for s in servers
-            )
-            return float(whole)
-        return float(
-            len(place) * prices.gpus[kind.index] + sum(prices.cells[x] for x in c.cells_of[j])
-        )
-
-    def _stay_value(self, prices: Prices, group: Group, sides: Ints) -> Floats:
-        c, j = self.c, group.first
-        value = prices.groups[group.index] - c.surplus[j] * c.required[j]
-        value -= prices.ways.get((group.index, ("stay",)), 0.0)
-        value = value + c.surplus[j] * c.side_got[sides]
-        if c.owner[j] >= 0:
-            value = value - prices.quotas[c.owner[j]] * self.side_gpus[sides]
-        return np.asarray(value, dtype=float)
-
-    def _stays(self, prices: Prices, watts: Floats, eps: float, best_rc: Floats) -> int:
-        c, added = self.c, 0
-        for stay in self.stays:
-            if not len(stay.alone):
-                continue
-            rows = c.side_row[stay.alone]
-            value = self._stay_value(prices, stay.group, stay.alone)
-            rc = watts[rows] + self._loc(prices, stay.group.first) - value
-            best = int(np.argmin(rc))
-            best_rc[stay.group.index] = min(best_rc[stay.group.index], float(rc[best]))
-            if rc[best] < -eps:
-                added += self.master.stay(stay.group, int(rows[best]))
-        return added
-
-    def _hosts(
-        self,
-        prices: Prices,
-        watts: Floats,
-        take: Floats,
-        who: Ints,
-        second: Floats,
-        realm: int,
-        eps: float,
-        best_rc: Floats,
-    ) -> int:
-        c, added = self.c, 0
-        for stay in self.stays:
-            j = stay.group.first
-            if realm not in c.job_realms[j] or not len(stay.shared):
-                continue
-            rows = c.side_row[stay.shared]
-            value = self._stay_value(prices, stay.group, stay.shared)
-            other = self.other_side[stay.shared]
-            # In a class with itself the best offer may be the host's own: then the next one.
-            itself = who[other] == stay.group.index
-            offer = np.where(itself, second[other], take[other])
-            rc = watts[rows] + self._loc(prices, j) - value - offer
-            best = int(np.argmin(rc))
-            if rc[best] >= -eps:
-                continue
-            side, row = int(stay.shared[best]), int(rows[best])
-            mate = int(who[self.other_side[side]])
-            if mate == stay.group.index:
-                block = self.blocks[self.block_of[stay.group.cls]]
-                mate = self._other_mate(block, row, stay.group, realm)
-            best_rc[stay.group.index] = min(best_rc[stay.group.index], float(rc[best]) / 2)
-            added += self.master.host(stay.group, row, int(c.side_no[side]), realm)
-            if mate >= 0 and not c.spread[c.groups[mate].first]:
-                added += self.master.side(c.groups[mate], row, 1 - int(c.side_no[side]), realm)
-        return added
 
     def _spread_bids(
         self, prices: Prices, option: Floats, top: Floats, who: Ints, realm: int
@@ -547,27 +391,8 @@ class Pricer:
         for stay in self.stays:
             for side in stay.alone:
                 master.stay(stay.group, int(c.side_row[side]))
-        self._both_columns()
+        both_columns(self)
         if self.spread:
             from gogh_core.allocation.spread import first_bundles
 
             first_bundles(self)
-
-    def _both_columns(self) -> None:
-        """Two gangs that share now and may go on sharing."""
-        c = self.c
-        by_place: dict[Any, list[Stay]] = {}
-        for stay in self.stays:
-            by_place.setdefault(c.problem.jobs[stay.group.first].place, []).append(stay)
-        for stays in by_place.values():
-            if len(stays) != 2:
-                continue
-            i, j = stays[0].group.first, stays[1].group.first
-            if not c.consent(i, j):
-                continue
-            theirs = set(stays[1].shared.tolist())
-            for side in stays[0].shared:
-                other = int(self.other_side[side])
-                if other in theirs:
-                    no = int(c.side_no[side])
-                    self.master.both(i, j, int(c.side_row[side]), (no, int(c.side_no[other])))

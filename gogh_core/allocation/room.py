@@ -1,17 +1,77 @@
-"""Making room: who stays leaves free GPUs scattered, and a gang needs them on one server.
+"""Room on servers: where the best fit is, whole servers that are empty, and room that is made.
 
-Small units (a job, or two that share) of one server move into holes of others of the same GPU
-type, the cheapest to move first, until the gang fits.
+Who stays leaves free GPUs scattered, and a gang needs them on one server. So small units (a job,
+or two that share) move into holes of other servers of the same GPU type, the cheapest to move
+first, until the gang fits.
 """
 
 from __future__ import annotations
 
+from bisect import insort
 from dataclasses import dataclass
 
 from gogh_core.allocation.board import Board
-from gogh_core.allocation.compiled import Seat
+from gogh_core.allocation.compiled import Compiled, Seat
 
-__all__ = ["make_room"]
+__all__ = ["Rooms", "make_room", "whole_servers"]
+
+
+class Rooms:
+    """Servers by free GPUs, so that the best fit is found without a scan."""
+
+    def __init__(self, board: Board, compiled: Compiled) -> None:
+        self.board, self.compiled = board, compiled
+        self.used: list[dict[int, list[str]]] = [{} for _ in compiled.kinds]
+        self.unused: list[list[str]] = [[] for _ in compiled.kinds]
+        for kind in compiled.kinds:
+            for server in kind.servers:
+                self.add(server)
+
+    def add(self, server: str) -> None:
+        """Note a server as it is now."""
+        kind = self.compiled.kind_of[server]
+        if self.board.in_use(server):
+            insort(self.used[kind].setdefault(len(self.board.free[server]), []), server)
+        else:
+            insort(self.unused[kind], server)
+
+    def drop(self, server: str) -> None:
+        """Forget a server, before it changes."""
+        kind = self.compiled.kind_of[server]
+        if self.board.in_use(server):
+            self.used[kind][len(self.board.free[server])].remove(server)
+        else:
+            self.unused[kind].remove(server)
+
+    def best(self, kind: int, gpus: int) -> str | None:
+        """The server in use with the least room that is enough."""
+        rooms = self.used[kind]
+        for room in range(gpus, self.compiled.kinds[kind].size + 1):
+            if rooms.get(room):
+                return rooms[room][0]
+        return None
+
+
+def whole_servers(board: Board, gpu_type: int, gpus: int) -> list[str] | None:
+    """Empty servers whose GPUs add up to exactly that many, cheapest first, or None."""
+    c = board.compiled
+    empty = [
+        server
+        for kind in c.kinds
+        if kind.gpu_type == gpu_type
+        for server in kind.servers
+        if not board.in_use(server)
+    ]
+    empty.sort(key=lambda s: (c.kinds[c.kind_of[s]].use_w / board.size[s], s))
+    chosen: dict[int, list[str]] = {0: []}
+    for server in empty:
+        if gpus in chosen:
+            break
+        for total in sorted(chosen, reverse=True):
+            reached = total + board.size[server]
+            if reached <= gpus and reached not in chosen:
+                chosen[reached] = [*chosen[total], server]
+    return chosen.get(gpus)
 
 
 @dataclass(slots=True)

@@ -14,7 +14,8 @@ import numpy.typing as npt
 
 from gogh_core.allocation.compiled import Compiled, Group, need_of
 from gogh_core.allocation.keeps import add_keeps, first_keeps, tied
-from gogh_core.allocation.pricing import Pricer, Prices
+from gogh_core.allocation.prices import Prices
+from gogh_core.allocation.pricing import Pricer
 
 __all__ = [
     "add_bundles",

@@ -1,0 +1,78 @@
+"""One leaf of a certificate: the prices that prove its bound, as `gogh verify` reads them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gogh_core.allocation.colgen import Cuts, Search
+from gogh_core.allocation.prices import Prices
+from gogh_core.allocation.spread import own_prices, side_prices, tie_prices, worths
+from gogh_core.allocation.ways import Way
+
+__all__ = ["leaf"]
+
+Floats = npt.NDArray[np.float64]
+
+
+def leaf(search: Search, prices: Prices, cuts: Cuts = ()) -> dict[str, Any]:
+    """The certificate of one leaf: the prices, by job and by kind, and of its cuts."""
+    c = search.c
+    values = np.zeros(len(c.cls))
+    for group in c.groups:
+        values[group.jobs] = prices.groups[group.index]
+    capacity = np.maximum(np.minimum(prices.room, prices.gpus), 0.0)
+    bounded = {cut[1] for cut in cuts if cut[0] == "gpus"}
+    for k in bounded:
+        capacity[k] = max(0.0, float(prices.room[k]))
+    raw: dict[str, Any] = {
+        "jobs": _rounded(values),
+        "capacity": _rounded(capacity),
+        "whole": _rounded(np.maximum(prices.servers, 0)),
+    }
+    if cuts:
+        raw["cuts"] = _cut_prices(prices, cuts, search.master.ways)
+    if len(c.cells):
+        raw["cells"] = _rounded(np.maximum(prices.cells, 0))
+        raw["occupied"] = _rounded(np.maximum(prices.occupied, 0))
+    if len(c.owners):
+        raw["quotas"] = {
+            owner: max(0.0, float(prices.quotas[at])) for at, owner in enumerate(c.owners)
+        }
+    if prices.moves > 0:
+        raw["moves"] = prices.moves
+    if prices.power > 0:
+        raw["cap"] = prices.power
+    if search.pricer.spread:
+        raw["worth"] = _rounded(worths(search.pricer, prices))
+        raw["sides"], raw["ties"] = side_prices(c, prices), tie_prices(prices)
+        raw["own"] = own_prices(c, prices)
+    return raw
+
+
+def _cut_prices(prices: Prices, cuts: Cuts, ways: list[tuple[int, Way]]) -> list[float]:
+    """The tightest cut on each side of a kind carries what GPUs cost beyond their room."""
+    result = [0.0] * len(cuts)
+    for what, k in {cut[:2] for cut in cuts}:
+        if what == "gpus":
+            extra = float(prices.gpus[k]) - max(0.0, float(prices.room[k]))
+        elif what == "way":
+            extra = prices.ways.get(ways[k], 0.0)
+        else:
+            extra = prices.counts.get(k, 0.0)
+        mine = [
+            (at, cut[2])
+            for at, cut in enumerate(cuts)
+            if cut[:2] == (what, k) and cut[3] == (extra > 0)
+        ]
+        if mine:
+            pick = min if extra > 0 else max
+            result[pick(mine, key=lambda entry: entry[1])[0]] = extra
+    return result
+
+
+def _rounded(values: Floats) -> list[float]:
+    """Prices are as good with nine digits, and half as long in the file."""
+    return [float(f"{value:.9g}") for value in values]
