@@ -37,8 +37,14 @@ def plan_command(
 
     if solver not in ("glpk", "highs"):
         raise InvalidInput(f"solver is {solver!r}", todo="use glpk or highs")
-    if not gap >= 0 or not time_limit > 0:
-        raise InvalidInput("gap must be >= 0 and the time limit > 0")
+    if not 0 <= gap < float("inf") or not 0 < time_limit < float("inf"):
+        raise InvalidInput(
+            f"gap is {gap}, the time limit {time_limit}", todo="give a gap >= 0 and seconds > 0"
+        )
+    if out is not None and out.is_dir():
+        raise InvalidInput("is a directory", where=str(out), todo="name a file with --out")
+    if out is not None and str(out) != "-" and not out.parent.is_dir():
+        raise InvalidInput("cannot be written: there is no such folder", where=str(out))
     made = plan(load_problem(problem), solver=solver, gap=gap, time_limit_s=time_limit)  # type: ignore[arg-type]
     text = made.to_json()
     if out is not None and str(out) != "-":
@@ -82,7 +88,7 @@ def _load_plan(path: Path) -> Any:
     except OSError as error:
         reason = error.strerror or str(error)
         raise InvalidInput(f"cannot be read: {reason}", where=str(path)) from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InvalidInput(f"it is no JSON: {error}", where=str(path)) from error
     return Plan.from_dict(raw, where=str(path))
 
