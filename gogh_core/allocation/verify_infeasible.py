@@ -105,7 +105,10 @@ class _Pins:
         return any(a.id != b.id and _consent(a, b) for a in sides[0] for b in sides[1])
 
     def _comes(self, mate: ProblemJob, gpus: frozenset[Gpu], *, pinned: bool) -> bool:
-        """Whether the mate can be on exactly these GPUs."""
+        """Whether the mate can be on exactly these GPUs, and its owner's quota allows it."""
+        held = sum(len(job.place) for job in self.jobs if job.owner == mate.owner)
+        if not mate.pinned and held + len(gpus) > self.problem.quotas.get(mate.owner, INF):
+            return False
         if mate.mode == "gang":
             if len(gpus) not in mate.gpu_counts:
                 return False
