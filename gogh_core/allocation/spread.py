@@ -123,7 +123,7 @@ def add_bundles(pricer: Pricer, prices: Prices) -> int:
     added = _pairs(pricer, prices, option, places) + _sides(pricer, prices, bids)
     for group in pricer.spread:
         if c.free[group.first]:
-            price = _asked(pricer, prices, group, option, guesses)
+            price = _asked(pricer, prices, group, option, guesses, tops)
             new, least = _covered(pricer, prices, group, price, places, tops)
             added += new
             pricer.worst += least * group.count
@@ -184,7 +184,12 @@ def _guessed(pricer: Pricer, option: Floats, top: Floats, realm: int) -> Floats:
 
 
 def _asked(
-    pricer: Pricer, prices: Prices, group: Group, option: Floats, asked: list[Floats]
+    pricer: Pricer,
+    prices: Prices,
+    group: Group,
+    option: Floats,
+    asked: list[Floats],
+    tops: list[tuple[Floats, Any]],
 ) -> Floats:
     """[usable sides, alone and realms]: what a slot costs the group."""
     c, j = pricer.c, group.first
@@ -195,6 +200,12 @@ def _asked(
     price[alone, 0] = option[rows[alone]]
     for realm in c.job_realms[j]:
         price[~alone, 1 + realm] = asked[realm][index[~alone]]
+        # Beside somebody of its class who offers more it is asked only what is left.
+        top, who = tops[realm]
+        rowless = np.array([(int(row), 0, realm) not in prices.slots for row in rows], dtype=bool)
+        other = c.own[rows] & rowless & (who[index] != group.index) & np.isfinite(top[index])
+        left = option[rows[other]] - top[index[other]]
+        price[other, 1 + realm] = np.minimum(price[other, 1 + realm], left)
     for (row, realm, mine), more in prices.selves.items():
         if mine == group.index:
             price[rows == row, 1 + realm] += more
