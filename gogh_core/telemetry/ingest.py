@@ -7,10 +7,13 @@ up: rows in = clean + quarantined + duplicate + late.
 
 from __future__ import annotations
 
+import gc
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime
+
+import pyarrow as pa
 
 from gogh_core.contracts import Suite, load_suites
 from gogh_core.domain import ClusterState
@@ -38,6 +41,7 @@ __all__ = ["CHUNK_ROWS", "ingest", "ingest_prometheus", "ingest_spool"]
 
 CHUNK_ROWS = 300_000
 _CHUNK_FILES = 20_000
+_MANY_ROWS = 100_000  # after so many, memory is given back before the next batch
 
 
 Tell = Callable[[str], None]
@@ -194,6 +198,11 @@ class _Run:
             self._known[position.path] = position
         for _, counts in taken.counts:
             report = report.plus(counts, taken.warnings)
+        if len(rows) >= _MANY_ROWS:
+            del rows
+            waiting.clear()
+            gc.collect()  # validations leave cycles that hold their frames
+            pa.default_memory_pool().release_unused()
         return replace(report, refused=(*report.refused, *taken.refused))
 
     def _refuse(self, report: SourceReport, entry: Found, why: str) -> SourceReport:
