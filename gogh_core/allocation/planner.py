@@ -28,7 +28,7 @@ from gogh_core.allocation.lp import LpResult
 from gogh_core.allocation.mapping import map_counts
 from gogh_core.allocation.mip import available
 from gogh_core.allocation.problem import Problem
-from gogh_core.allocation.rounding import WIDE, dive, finish, waits_in_parts
+from gogh_core.allocation.rounding import WIDE, dive, finish, rounded_down, waits_in_parts
 from gogh_core.allocation.staying import Infeasible, stay_seats
 from gogh_core.allocation.verify import gap_of, verify
 from gogh_core.allocation.verify_bound import bound_of
@@ -44,6 +44,8 @@ _FEW = 12
 """Nodes that show whether the number of jobs that wait was all that was open."""
 _LEAVES = 1_000_000
 """Prices in a certificate, about: each leaf has one for each job."""
+_ROUNDING = 0.3
+"""Share of the time that the first LP leaves for whole numbers."""
 _RESERVE = 0.08
 """Share of the time that is kept for mapping, assembling and verifying."""
 
@@ -193,14 +195,20 @@ def _search(compiled: Compiled, best: _Best, solver: str, gap: float, deadline: 
     """Column generation, dive, residual MIP, branching; False when the clock stopped it."""
     search = Search(compiled, solver=solver, deadline=deadline, notes=best.notes)
     try:
+        search.deadline -= _ROUNDING * max(0.0, search.left_s())
         found = search.generate(_LP_TOLERANCE)
+        cut_short = search.out_of_time()
+        search.deadline = deadline
         if found is None:
             return False
         result, prices = found
         _prove_root(compiled, best, search, prices)
         if best.gap <= gap:
             return True
-        if search.out_of_time():
+        if cut_short:
+            # No time for more than rounding down what there is; the greedy rule seats the rest.
+            if not search.out_of_time():
+                offer_counts(search, best, rounded_down(result.x))
             return False
         dived, fixed = dive(search, result, {}, 10 * _LP_TOLERANCE)
         _finish(search, best, dived, fixed, gap, wide=False)

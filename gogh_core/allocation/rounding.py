@@ -20,7 +20,7 @@ from gogh_core.allocation.mip import Part, solve_mip
 from gogh_core.allocation.prices import Prices
 from gogh_core.errors import SolverFailed
 
-__all__ = ["WIDE", "dive", "finish", "waits_in_parts"]
+__all__ = ["WIDE", "dive", "finish", "rounded_down", "waits_in_parts"]
 
 Floats = npt.NDArray[np.float64]
 _SMALL = 150
@@ -85,7 +85,7 @@ def finish(
     that cost little more than the best ones.
     """
     x = result.x
-    rounded = {i: int(np.floor(v + WHOLE)) for i, v in enumerate(x) if v >= 1 - WHOLE}
+    rounded = rounded_down(x)
     groups = _widened(search, result, _fractional(search, x))
     for _ in range(_AGAIN):
         part = _near(search, result, fixed) if wide else _part(search, x, fixed, groups)
@@ -100,6 +100,11 @@ def finish(
         if not search.forbid_selves(values):
             break
     return counts
+
+
+def rounded_down(x: Floats) -> dict[int, int]:
+    """What is whole of each column."""
+    return {i: int(np.floor(v + WHOLE)) for i, v in enumerate(x) if v >= 1 - WHOLE}
 
 
 def _solved(search: Search, part: Part, x: Floats, slack_w: float) -> dict[int, float] | None:
