@@ -116,7 +116,7 @@ class Disk:
         }
         text = json.dumps(state, separators=(",", ":"), allow_nan=False).encode()
         self._replace(text)
-        self._seen, self._state = text, json.loads(text)
+        self._seen, self._state = text, state
         self._publish(generation)
 
     def rows(self, log: str) -> list[dict[str, Any]]:
