@@ -44,11 +44,12 @@ def test_the_lp_in_process_and_through_pyomo_agree(small):
     inside = lp.solve()
     lp.close()
     part = Part(master.program, range(len(master.program.columns)), {}, {}, integer=False)
-    outside = solve_mip(part, solver="glpk", gap=0.0, time_s=60)
-    assert outside.found is not None
-    cost = sum(master.program.columns[i].cost * value for i, value in outside.found.items())
     assert inside.good
-    assert inside.cost == pytest.approx(cost, rel=1e-6)
+    for solver in ("glpk", "highs"):
+        outside = solve_mip(part, solver=solver, gap=0.0, time_s=60)
+        assert outside.found is not None
+        cost = sum(master.program.columns[i].cost * value for i, value in outside.found.items())
+        assert inside.cost == pytest.approx(cost, rel=1e-6)
 
 
 @pytest.mark.e2e
