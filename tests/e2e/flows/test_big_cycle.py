@@ -13,8 +13,8 @@ from gogh_core.domain import JobState
 from gogh_core.store import Store
 from tests.e2e.stack import Stack, running
 
-LARGE = {"servers": 171, "jobs_per_hour": 1500.0}
-"""Six GPUs a server on average; 125 jobs come in a window, and 300 or so are there at first."""
+LARGE = {"servers": 171, "jobs_per_hour": 2400.0}
+"""Six GPUs a server on average; 200 jobs come in a window, and some 250 are there at first."""
 LIVE = (JobState.RUNNING, JobState.MOVING, JobState.WAITING)
 
 
