@@ -10,6 +10,7 @@ from __future__ import annotations
 import gc
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
 
@@ -123,6 +124,24 @@ def _outside(settings: Settings) -> list[SourceReport]:
     return [SourceReport("spool", warnings=(told,))]
 
 
+@contextmanager
+def _forgetting(many: bool) -> Iterator[None]:
+    """Give memory back afterwards: validations leave cycles that hold their frames.
+
+    What was there before is not searched, which would take longer than the checks.
+    """
+    if not many:
+        yield
+        return
+    gc.freeze()
+    try:
+        yield
+        gc.collect()
+        pa.default_memory_pool().release_unused()
+    finally:
+        gc.unfreeze()
+
+
 class _Run:
     """The files of one folder, gathered into batches."""
 
@@ -181,7 +200,7 @@ class _Run:
         if not waiting:
             return report
         rows = self._clocks.corrected(self._parser.rows(waiting), waiting)
-        with self._store.write() as connection:
+        with _forgetting(len(rows) >= _MANY_ROWS), self._store.write() as connection:
             taken = take(
                 connection,
                 self._suite,
@@ -198,11 +217,7 @@ class _Run:
             self._known[position.path] = position
         for _, counts in taken.counts:
             report = report.plus(counts, taken.warnings)
-        if len(rows) >= _MANY_ROWS:
-            del rows
-            waiting.clear()
-            gc.collect()  # validations leave cycles that hold their frames
-            pa.default_memory_pool().release_unused()
+        waiting.clear()
         return replace(report, refused=(*report.refused, *taken.refused))
 
     def _refuse(self, report: SourceReport, entry: Found, why: str) -> SourceReport:
