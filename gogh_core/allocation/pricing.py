@@ -264,7 +264,8 @@ class Pricer:
             part = bid[member]
             arg = part.argmax(axis=0)
             top[block.sides] = part[arg, np.arange(part.shape[1])]
-            who[block.sides] = block.index[member][arg]
+            offered = np.isfinite(top[block.sides])  # nobody of the class may use the others
+            who[block.sides] = np.where(offered, block.index[member][arg], -1)
             alone = block.count[member][arg] == 1
             if len(member) > 1:
                 runner = np.partition(part, -2, axis=0)[-2]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from gogh_core.allocation import (
@@ -18,6 +19,7 @@ from gogh_core.allocation import (
 from gogh_core.allocation.compiled import Compiled
 from gogh_core.allocation.master import Master
 from gogh_core.allocation.mip import Part, solve_mip
+from gogh_core.allocation.prices import Prices
 from gogh_core.allocation.pricing import Pricer
 from gogh_core.bench.problems import churned, generate
 from gogh_core.domain import Slot
@@ -112,3 +114,31 @@ def test_rivals_that_finish_cost_the_same_and_the_simple_rules_more():
     assert cost["naive, GLPK"] == pytest.approx(best.cost_w, rel=1e-6)
     assert cost["first fit"] >= best.cost_w - 1e-6
     assert cost["best fit"] >= best.cost_w - 1e-6
+
+
+def slow_beside_others() -> Problem:
+    """A gang that is fast enough alone only, and spread jobs who would like to share with it."""
+    servers = [ProblemServer(f"s{at}", "t4", 4, 100.0) for at in range(2)]
+    options = [
+        Option("t4", 1, ("gang",), (2.0,), 50.0),
+        Option("t4", 1, ("spread",), (5.0,), 50.0),
+        Option("t4", 1, ("gang", "spread"), (1.0, 4.5), 60.0),
+        Option("t4", 1, ("spread", "spread"), (3.0, 3.0), 60.0),
+    ]
+    jobs = [
+        ProblemJob("g1", "gang", required_throughput=2.0),
+        ProblemJob("s1", "spread", mode="spread", max_gpus=3, required_throughput=8.0),
+        ProblemJob("s2", "spread", mode="spread", max_gpus=3, required_throughput=6.0),
+    ]
+    return Problem(300.0, 1000.0, {"t4": 10.0}, servers, jobs, options)
+
+
+def test_nobody_bids_for_a_side_that_no_job_of_the_class_may_use():
+    master = Master(Compiled(slow_beside_others()))
+    pricer = Pricer(master)
+    pricer.first_columns()
+    prices = Prices.of(master, np.zeros(len(master.program.row_of)))
+    bids = [pricer.offers(block, prices) for block in pricer.blocks]
+    top, who, _ = pricer._tops(bids, 0)
+    assert (who[~np.isfinite(top)] == -1).all()
+    assert not np.isfinite(top).all()
