@@ -26,7 +26,7 @@ __all__ = ["register"]
 
 _RETRAIN_S = 5.0
 _GAP = 0.05
-_SOLVE_S = 10.0
+_SOLVE_S = 20.0
 
 
 def register(app: typer.Typer) -> None:
