@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import time
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -33,6 +34,20 @@ def problem() -> Problem:
     return generate(20, 48, 3)
 
 
+@pytest.fixture
+def path(monkeypatch) -> Iterator[Callable[[str], None]]:
+    """Sets PATH and lets Pyomo, which remembers where it found glpsol, look again."""
+    from pyomo.common import Executable
+
+    def set_to(value: str) -> None:
+        monkeypatch.setenv("PATH", value)
+        Executable("glpsol").rehash()
+
+    yield set_to
+    monkeypatch.undo()
+    Executable("glpsol").rehash()
+
+
 def fake_glpsol(folder, body: str) -> str:
     fake = folder / "glpsol"
     fake.write_text(
@@ -45,8 +60,8 @@ def fake_glpsol(folder, body: str) -> str:
 
 @pytest.mark.e2e
 @pytest.mark.parametrize("what", FAKES)
-def test_a_broken_glpsol_gives_a_labelled_and_verified_plan(what, problem, tmp_path, monkeypatch):
-    monkeypatch.setenv("PATH", fake_glpsol(tmp_path, FAKES[what]))
+def test_a_broken_glpsol_gives_a_labelled_and_verified_plan(what, problem, tmp_path, path):
+    path(fake_glpsol(tmp_path, FAKES[what]))
     limit_s = 8
     started = time.monotonic()
     made = plan(problem, gap=0.0, time_limit_s=limit_s)
@@ -58,17 +73,19 @@ def test_a_broken_glpsol_gives_a_labelled_and_verified_plan(what, problem, tmp_p
     assert took_s < 300, "a solver that sleeps for ten minutes must not hold the plan"
 
 
-def test_without_glpsol_highs_serves_and_the_plan_says_so(problem, tmp_path, monkeypatch):
+def test_without_glpsol_highs_serves_and_the_plan_says_so(problem, tmp_path, path):
     pytest.importorskip("highspy")
-    monkeypatch.setenv("PATH", str(tmp_path))
+    path(str(tmp_path))
     made = plan(problem, gap=0.02, time_limit_s=30)
     assert verify(problem, made) == []
     assert made.solver in ("highs", "greedy")
     assert "glpk is not installed; highs served instead" in made.notes
 
 
-def test_without_any_solver_counts_are_rounded_and_the_plan_says_so(problem, tmp_path, monkeypatch):
-    monkeypatch.setenv("PATH", str(tmp_path))
+def test_without_any_solver_counts_are_rounded_and_the_plan_says_so(
+    problem, tmp_path, path, monkeypatch
+):
+    path(str(tmp_path))
     monkeypatch.setitem(__import__("sys").modules, "highspy", None)
     made = plan(problem, gap=0.02, time_limit_s=30)
     assert verify(problem, made) == []
