@@ -12,6 +12,7 @@ import contextlib
 import logging
 import math
 import shutil
+import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -166,8 +167,13 @@ def _glpsol(model: Any, gap: float, time_s: float) -> tuple[bool | None, str]:
     import pyomo.environ as pyo
     from pyomo.opt import TerminationCondition
 
-    options = {"mipgap": gap, "tmlim": max(1, int(time_s))}
-    result = pyo.SolverFactory("glpk").solve(model, load_solutions=False, options=options)
+    limit_s = max(1, int(time_s))
+    try:
+        result = pyo.SolverFactory("glpk").solve(
+            model, load_solutions=False, options={"mipgap": gap}, timelimit=limit_s
+        )
+    except subprocess.TimeoutExpired as error:  # it has been killed
+        raise SolverFailed(f"glpk did not end within {limit_s} s as told") from error
     condition = result.solver.termination_condition
     if len(result.solution) == 0:
         return None, str(condition)

@@ -327,7 +327,7 @@ def test_a_run_that_died_before_emitting_is_gone_on_with(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as broken:
-        broken.setattr("gogh_core.planning.run.carry_out", dies)
+        broken.setattr("gogh_core.planning.emit.carry_out", dies)
         with pytest.raises(KeyboardInterrupt):
             world.run()
     plans = world.count("plans")
