@@ -10,7 +10,6 @@ in one step.
 
 from __future__ import annotations
 
-import mmap
 import os
 import struct
 import time
@@ -109,14 +108,10 @@ class _Layout:
     def of(cls, file: int) -> _Layout:
         size = os.fstat(file).st_size
         if size > _HEADERS_BYTES:
-            with mmap.mmap(file, 0, prot=mmap.PROT_READ) as seen:
-                seen.madvise(mmap.MADV_RANDOM)
-                (block,) = struct.unpack_from("<Q", seen, _BLOCK_SIZE_AT)
-                if block >= 4096 and (size - _HEADERS_BYTES) % block == 0:
-                    starts = range(_HEADERS_BYTES, size, block)
-                    return cls(
-                        size, _HEADERS_BYTES, block, {at: seen[at : at + 8] for at in starts}
-                    )
+            (block,) = struct.unpack("<Q", os.pread(file, 8, _BLOCK_SIZE_AT))
+            if block >= 4096 and (size - _HEADERS_BYTES) % block == 0:
+                starts = range(_HEADERS_BYTES, size, block)
+                return cls(size, _HEADERS_BYTES, block, dict(_read(file, starts, 8)))
         return cls(size, size, 0, {})
 
     def changed(self, had: dict[int, bytes]) -> list[int]:
