@@ -15,7 +15,14 @@ import numpy as np
 from gogh_core.estimation.catalog import Column
 from gogh_core.estimation.jobset import JobSet
 from gogh_core.estimation.opinions import nan_median
-from gogh_core.estimation.process import JobKernels, Kernel, Observed, fit_variances, settle
+from gogh_core.estimation.process import (
+    JobKernels,
+    Kernel,
+    Observed,
+    evidence,
+    fit_variances,
+    settle,
+)
 from gogh_core.estimation.roofline import column_likeness, column_speed, step_seconds
 
 __all__ = ["Alone", "process_alone", "siblings"]
@@ -43,6 +50,8 @@ class Alone:
     """Of one step by part, from facts alone, [jobs, columns, parts]; NaN without facts."""
     simple: Array
     """What siblings say, or the centre."""
+    evidence: Array
+    """Log density of each job's own cells, told from the others, [jobs]; 0 without any."""
 
 
 def process_alone(
@@ -68,7 +77,9 @@ def process_alone(
         kernel = fit_variances(kernels, seen, _START, _NOISE)
     mean, variance = settle(kernels, kernel, seen, who, shape)
     variance = variance + level.variance(jobs.unit_code, jobs.has_facts)
-    return Alone(mean + base, variance, kernel, seconds, siblings(jobs, table - base, table) + base)
+    simple = siblings(jobs, table - base, table) + base
+    likely = evidence(kernels, kernel, seen, shape[0])
+    return Alone(mean + base, variance, kernel, seconds, simple, likely)
 
 
 def siblings(jobs: JobSet, values: Array, own: Array | None) -> Array:

@@ -33,8 +33,8 @@ RATIO_LOW, RATIO_HIGH = 0.05, 1.0
 _START = [0.024, 0.012, 0.009, 0.006, 0.015, 0.006, 0.003, 0.003, 0.003, 0.0015, 0.024, 0.012]
 _CELL_START = [0.01, 0.004]
 _NOISE = 0.001
-# An unseen column's effect, an unseen unit's offset: standard deviations in logs.
-_UNSEEN_COLUMN_SD, _UNSEEN_SCALE_SD, _BLIND_SCALE_SD = 0.35, 0.9, 2.5
+# One job's cells move the odds of facts by a factor of e to this at most.
+_MOST_ODDS = 3.0
 
 
 @dataclass(frozen=True)
@@ -73,6 +73,8 @@ class Beliefs:
     """What siblings or medians say of the three quantities, [3, jobs, columns]."""
     second: Array
     """Second opinions on the three quantities, [3, jobs, columns]."""
+    against_facts: Array
+    """Log odds by which a job's own cells speak for the opinion without facts, [jobs]."""
     cell: Array
     """Step time and use of the GPU as features, [jobs, columns, 2]."""
     ratio_width: Array
@@ -138,7 +140,7 @@ def believe(
     trust = np.where(np.isnan(table), np.clip(1 - 2 * variance[0] / spread, 0.0, 1.0), 1.0)
     featured = JobKernels(kernel_jobs, likeness, None, cell, trust)
     second = np.zeros((3, *shape))
-    second[ALONE], blind = _without_facts(jobs, columns, table, noise, who, main, hyper)
+    second[ALONE], blind, against = _without_facts(jobs, columns, table, noise, who, main, hyper)
     found, choices = [main.kernel], []
     simple = [main.simple]
     observed = np.zeros((3, *shape))
@@ -166,7 +168,7 @@ def believe(
         columns, mean, np.maximum(variance, 1e-8), observed, effects.mean, effects.residual,
         interaction,
         Hyper((found[0], found[1], found[2]), blind, smoothing, (choices[0], choices[1])), centre,
-        -np.log(main.seconds.sum(axis=-1)), np.stack(simple), second, cell,
+        -np.log(main.seconds.sum(axis=-1)), np.stack(simple), second, against, cell,
         np.ones(shape[0]), np.zeros(shape[0]),
     )  # fmt: skip
 
@@ -179,21 +181,24 @@ def _without_facts(
     who: Array,
     main: Alone,
     hyper: Hyper | None,
-) -> tuple[Array, Kernel | None]:
+) -> tuple[Array, Kernel | None, Array]:
     """Speeds alone as if no architecture were known; where none is, what siblings say.
 
-    The level of a job that was not measured stays the main one's: names say nothing of it.
+    The level of a job that was not measured stays the main one's: names say nothing of it. Also
+    the log odds by which the cells of each job speak for this opinion.
     """
+    against = np.zeros(len(table))
     if jobs.has_facts.any():
         other = process_alone(
             jobs.blind, columns, table, noise, who, hyper.blind if hyper else None
         )
         said, kernel = other.mean, other.kernel
+        against = np.clip(other.evidence - main.evidence, -_MOST_ODDS, _MOST_ODDS)
     else:
         said, kernel = main.simple, None
     lift = (main.mean - said).mean(axis=1, keepdims=True)
     unmeasured = np.isnan(table).all(axis=1, keepdims=True)
-    return said + np.where(unmeasured, lift, 0.0), kernel
+    return said + np.where(unmeasured, lift, 0.0), kernel, against
 
 
 def _cell_features(mean: Array, table: Array, seconds: Array, has_facts: Array) -> Array:

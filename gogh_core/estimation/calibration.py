@@ -19,6 +19,7 @@ from gogh_core.estimation.beliefs import (
     RATIO_HIGH,
     RATIO_LOW,
     SENSITIVE,
+    Beliefs,
     Hyper,
     believe,
 )
@@ -27,6 +28,7 @@ from gogh_core.estimation.correction import (
     GROUPS,
     Calibration,
     Group,
+    by_odds,
     groups_of,
     usual_blend,
     usual_second,
@@ -104,17 +106,27 @@ def inner_episodes(
     return found
 
 
+def _whole_family(episode: Episode, truth: Truth) -> list[Episode]:
+    """Before any measurement one look at the catalog serves all jobs that are hidden together."""
+    if episode.stage != "none":
+        return [episode]
+    measured = np.asarray((~np.isnan(truth.alone)).any(axis=1))
+    return [replace(episode, target=job) for job in episode.hidden if measured[job]]
+
+
 @dataclass(frozen=True)
 class _Played:
     """One inner episode: what the process believed, what networks would change, and the truth."""
 
     group: Group
+    hidden: tuple[int, ...]
     open: Array
     real: Array
     mean: Array
     sd: Array
     second: Array
     """From the process to the second opinion, [3, columns]."""
+    against_facts: float
     shift: Array
     factor: Array
     own: tuple[Array, Array, Array]
@@ -126,7 +138,9 @@ class _Played:
 
     def moved(self, weights: Sequence[float]) -> _Played:
         """As if the process had listened to the second opinion that much."""
-        by = np.array(weights)[:, None] * self.second
+        heard = np.array(weights)
+        heard[ALONE] = by_odds(weights[ALONE], np.array(self.against_facts))
+        by = heard[:, None] * self.second
         own = (self.own[0], self.own[1] + by[1][self.own_column], self.own[2])
         other = (self.other[0], self.other[1] + by[2][self.other_column], self.other[2])
         return replace(self, mean=self.mean + by[0], own=own, other=other)
@@ -147,13 +161,11 @@ class _Played:
 def _play(
     catalog: Catalog,
     jobs: JobSet,
-    hyper: Hyper,
+    beliefs: Beliefs,
     networks: Mapping[str, nn.Module],
     episode: Episode,
     truth: Truth,
 ) -> _Played:
-    view = episode.view(catalog)
-    beliefs = believe(view, jobs, catalog.columns, hyper=hyper)
     target = episode.target
     measured, sibling = groups_of(beliefs, jobs)
     group = (bool(measured[target]), bool(sibling[target]))
@@ -184,8 +196,9 @@ def _play(
         part = beliefs.variance[AGGRESSIVE if swap else SENSITIVE][target, column]
         sides.append((ratio[which, column], said, np.sqrt(np.maximum(sd**2 - part, 1e-6)), column))
     return _Played(
-        group, open_cells, real, beliefs.mean[ALONE][target],
+        group, episode.hidden, open_cells, real, beliefs.mean[ALONE][target],
         np.sqrt(beliefs.variance[:, target]), beliefs.second[:, target] - beliefs.mean[:, target],
+        float(beliefs.against_facts[target]),
         shift, factor, sides[0][:3], sides[1][:3],
         sides[0][3], sides[1][3], float(np.nanmax(np.exp(real))),
     )  # fmt: skip
@@ -205,10 +218,16 @@ def calibrate(
         return Calibration()
     truth = Truth.of(catalog)
     inside = JobSet(catalog.names, catalog.jobs, catalog.units, jobs.use_facts)
-    played = [
-        _play(catalog, inside, hyper, networks, episode, truth)
-        for episode in inner_episodes(catalog, inside, seed=seed, most=most)
-    ]
+    played, looked = [], set()
+    for first in inner_episodes(catalog, inside, seed=seed, most=most):
+        if (first.hidden, first.revealed) in looked:
+            continue
+        looked.add((first.hidden, first.revealed))
+        beliefs = believe(first.view(catalog), inside, catalog.columns, hyper=hyper)
+        played += [
+            _play(catalog, inside, beliefs, networks, episode, truth)
+            for episode in _whole_family(first, truth)
+        ]
     second: dict[Group, tuple[float, float, float]] = {}
     blend: dict[Group, tuple[float, float, float]] = {}
     alone: dict[Group, float] = {}
@@ -219,7 +238,8 @@ def calibrate(
         second[group] = _second(mine, usual_second(inside, group))
         mine = [p.moved(second[group]) for p in mine]
         blend[group] = _blend(mine, usual_blend(group))
-        alone[group] = _alone_width(mine, blend[group][0])
+        families = None if group[1] else len({p.hidden for p in mine})
+        alone[group] = _alone_width(mine, blend[group][0], families)
         ratio[group] = _ratio_width(mine, blend[group])
         # The level of a measured job is known: nothing to lean for.
         lean[group] = 0.0 if group[0] else _lean(mine, blend[group][0], alone[group])
@@ -273,12 +293,13 @@ def _held_to(usual: float, losses: Array) -> float:
 
 def _blend(played: list[_Played], usual: tuple[float, float, float]) -> tuple[float, float, float]:
     """How far to follow the networks in each quantity."""
-    alone = [
-        [np.abs(p.real - p.mean - b * p.shift[0] * p.sd[0])[p.open].mean() for p in played
-         if p.open.any()]
-        for b in _BLENDS
-    ]  # fmt: skip
-    out = [_held_to(usual[ALONE], np.array(alone))]
+    by_hidden: dict[tuple[int, ...], list[list[float]]] = {}
+    for p in (p for p in played if p.open.any()):
+        gaps = [np.abs(p.real - p.mean - b * p.shift[0] * p.sd[0])[p.open].mean() for b in _BLENDS]
+        by_hidden.setdefault(p.hidden, []).append(gaps)
+    # The level of jobs that were hidden together is one draw.
+    alone = np.array([np.mean(gaps, axis=0) for gaps in by_hidden.values()])
+    out = [_held_to(usual[ALONE], alone.reshape(-1, len(_BLENDS)).T)]
     for quantity in (SENSITIVE, AGGRESSIVE):
         losses = []
         for b in _BLENDS:
@@ -293,8 +314,12 @@ def _blend(played: list[_Played], usual: tuple[float, float, float]) -> tuple[fl
     return out[0], out[1], out[2]
 
 
-def _quantile(scores: list[Array]) -> float:
-    """How many standard deviations hold 80 %, over those of a normal; episodes weigh the same."""
+def _quantile(scores: list[Array], draws: int | None = None) -> float:
+    """How many standard deviations hold 80 %, over those of a normal; episodes weigh the same.
+
+    With few independent `draws` the next one falls outside more often than those at hand did: of
+    n, the place 0.8 (n + 1) holds 80 % of the next.
+    """
     parts = [s for s in scores if len(s)]
     if not parts:
         return 1.0
@@ -303,12 +328,13 @@ def _quantile(scores: list[Array]) -> float:
     order = np.argsort(values)
     values, weights = values[order], weights[order]
     total = np.cumsum(weights) / weights.sum()
-    found = float(values[min(int(np.searchsorted(total, _COVER)), len(values) - 1)]) / 1.2816
+    cover = _COVER * (1 + 1 / draws) if draws else _COVER
+    found = float(values[min(int(np.searchsorted(total, cover)), len(values) - 1)]) / 1.2816
     trust = len(parts) / (len(parts) + _PRIOR_WEIGHT)
     return float(np.clip(np.exp(trust * np.log(max(found, 0.05))), 0.4, 2.5))
 
 
-def _alone_width(played: list[_Played], blend: float) -> float:
+def _alone_width(played: list[_Played], blend: float, draws: int | None) -> float:
     return _quantile(
         [
             np.abs(
@@ -316,7 +342,8 @@ def _alone_width(played: list[_Played], blend: float) -> float:
                 / (p.sd[0] * np.exp(blend * p.factor[0]))
             )[p.open]
             for p in played
-        ]
+        ],
+        draws,
     )
 
 

@@ -27,6 +27,7 @@ __all__ = [
     "GROUPS",
     "Calibration",
     "Group",
+    "by_odds",
     "correct",
     "groups_of",
     "predict",
@@ -99,6 +100,7 @@ def correct(
                 inside = sibling[job] == group[1]
                 opinions = calibration.second.get(group) or usual_second(jobs, group)
                 second[:, inside] = np.array(opinions)[:, None]
+                second[ALONE, inside] = by_odds(opinions[ALONE], beliefs.against_facts[job[inside]])
                 blend[:, inside] = np.array(calibration.blend.get(group) or usual_blend(group))[
                     :, None
                 ]
@@ -113,6 +115,12 @@ def correct(
         variance[:, job] *= grown
         ratio_width[job] = width[1]
     return replace(beliefs, mean=mean, variance=variance, ratio_width=ratio_width, lean=lean)
+
+
+def by_odds(weight: float, odds: Array) -> Array:
+    """The weight of an opinion after evidence for it, in log odds."""
+    raised = weight * np.exp(odds)
+    return np.asarray(raised / (raised + 1 - weight))
 
 
 def predict(beliefs: Beliefs, target: int) -> Prediction:

@@ -14,7 +14,16 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve, solve_triangular
 from scipy.optimize import minimize
 
-__all__ = ["COMMON", "JobKernels", "Kernel", "Observed", "fit_variances", "posterior", "settle"]
+__all__ = [
+    "COMMON",
+    "JobKernels",
+    "Kernel",
+    "Observed",
+    "evidence",
+    "fit_variances",
+    "posterior",
+    "settle",
+]
 
 Array = np.ndarray[Any, Any]
 
@@ -180,6 +189,26 @@ def posterior(
         blocks = white.T.reshape(-1, columns, len(seen.value))
         covariance[start : start + len(blocks)] -= np.einsum("iak,ibk->iab", blocks, blocks)
     return mean.reshape(count, columns), covariance
+
+
+def evidence(kernels: JobKernels, kernel: Kernel, seen: Observed, jobs: int) -> Array:
+    """Log density of each job's own cells, as the cells of all others foretell them, [jobs].
+
+    Zero where the job has none, and in catalogs so large that the process rests on a part.
+    """
+    found = np.zeros(jobs)
+    if not 0 < len(seen.value) <= _REFERENCE_CELLS:
+        return found
+    matrix = kernels.total(kernel.variances, seen.job, seen.column, seen.job, seen.column)
+    matrix[np.diag_indices_from(matrix)] += seen.noise + kernel.noise + _JITTER
+    inverse = np.linalg.inv(matrix)
+    alpha = inverse @ seen.value
+    for job in np.unique(seen.job):
+        own = np.flatnonzero(seen.job == job)
+        block = inverse[np.ix_(own, own)]
+        gap = np.linalg.solve(block, alpha[own])
+        found[job] = 0.5 * (np.linalg.slogdet(block)[1] - alpha[own] @ gap)
+    return found
 
 
 def _own_prior(kernels: JobKernels, kernel: Kernel, jobs: Array, columns: int) -> Array:
