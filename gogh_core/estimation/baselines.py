@@ -146,12 +146,8 @@ def _complete(table: Array, jobs: JobSet, target: int, rank: int, *, scale: bool
     left = np.zeros((len(table), rank))
     ridge = 0.3 * np.eye(rank)
     for _ in range(15):
-        for i in range(len(table)):
-            v = right[mask[i]]
-            left[i] = np.linalg.solve(v.T @ v + ridge, v.T @ rest[i, mask[i]])
-        for k in range(table.shape[1]):
-            u = left[mask[:, k]]
-            right[k] = np.linalg.solve(u.T @ u + ridge, u.T @ rest[mask[:, k], k])
+        left = _ridge(mask, rest, right, ridge)
+        right = _ridge(mask.T, rest.T, left, ridge)
     if not mask[target].any():
         weight = _weights(jobs, target, np.asarray(mask.any(axis=1)))
         if weight is not None:
@@ -160,6 +156,13 @@ def _complete(table: Array, jobs: JobSet, target: int, rank: int, *, scale: bool
     return np.asarray(
         np.where(mask[target], table[target], centre + level[target] + right @ left[target])
     )
+
+
+def _ridge(mask: Array, rest: Array, factors: Array, ridge: Array) -> Array:
+    """Each row of `rest` (zero where not measured) as a sum of factors, [rows, rank]."""
+    squares = (factors[:, :, None] * factors[:, None]).reshape(len(factors), -1)
+    normal = (mask @ squares).reshape(-1, *ridge.shape) + ridge
+    return np.asarray(np.linalg.solve(normal, (rest @ factors)[..., None])[..., 0])
 
 
 def additive(truth: Truth, jobs: JobSet, target: int) -> Prediction:
