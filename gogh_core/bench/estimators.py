@@ -27,7 +27,7 @@ def estimators(
     source: Annotated[str, typer.Option(help="Source of throughput.parquet.")] = "gavel_simulation",
     quick: Annotated[bool, typer.Option("--quick", help="Bar, process and served.")] = False,
     plots: Annotated[Path | None, typer.Option(help="Folder for PNG plots.")] = None,
-    seeds: Annotated[int, typer.Option(help="Seeds of the served networks, for their spread.")] = 1,
+    seeds: Annotated[int, typer.Option(help="Seeds of the served networks, for their spread.")] = 3,
     only: Annotated[
         list[str] | None,
         typer.Option(help="Some of: speed accuracy learning others gangs feasibility power."),

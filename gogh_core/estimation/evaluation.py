@@ -143,6 +143,8 @@ def summary(rows: pd.DataFrame) -> pd.DataFrame:
     out = []
     for (split, method, task), some in rows.groupby(["split", "method", "task"], sort=False):
         error = np.concatenate(some["error"].to_list())
+        if not len(error):
+            continue
         covered = np.concatenate(some["covered"].to_list())
         each = [np.concatenate(f["error"].to_list()).mean() for _, f in some.groupby("family")]
         seeds = [0.0]
