@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from gogh_core.contracts.gx import Outcome, across_rows, run_checks
+from gogh_core.contracts.gx import Outcome, run_checks
 from gogh_core.contracts.suites import Check, Suite
 from gogh_core.errors import InvalidContract
 from gogh_core.hardware import GPU_TYPES
@@ -100,12 +100,8 @@ def check_batch(
     connection.register("gpu_types", _gpu_types())
     facts = {"now": pa.array([now], pa.timestamp("us", "UTC")), "period_s": [float(period_s)]}
     connection.register("facts", pa.table(facts))
-    checked = _with_helpers(connection, suite)
+    checked = _with_helpers(connection, suite, rows)
     _need_columns(suite, set(checked.column_names))
-    if len(checked) != len(rows):
-        raise InvalidContract(
-            [f"its helper query makes {len(checked)} rows of {len(rows)}"], where=suite.where
-        )
     connection.register("checked", checked)
     used = dict.fromkeys(name for check in suite.checks for name in check.columns)
     frame = checked.select(
@@ -125,26 +121,38 @@ def check_batch(
     return Verdict(results, _failures(checked, results), _refused(suite, checked, results))
 
 
-def _with_helpers(connection: duckdb.DuckDBPyConnection, suite: Suite) -> pa.Table:
-    """The registered batch with its helper columns; in its own order where that matters."""
+def _with_helpers(connection: duckdb.DuckDBPyConnection, suite: Suite, rows: pa.Table) -> pa.Table:
+    """The registered batch by `row_id`, with the columns its helper query adds or replaces."""
     try:
-        checked = connection.sql(suite.helpers).to_arrow_table()
+        added = connection.sql(suite.helpers).to_arrow_table()
     except duckdb.Error as error:
         line = str(error).strip().splitlines()[0]
         raise InvalidContract([f"its helper query fails: {line}"], where=suite.where) from error
-    missing = sorted({"row_id", "part"} - set(checked.column_names))
-    if missing:
-        raise InvalidContract([f"its helper query has no {missing[0]}"], where=suite.where)
-    if any(across_rows(check) for check in suite.checks):
-        checked = checked.take(pa.array(np.argsort(np.asarray(checked["row_id"]))))
-    return checked
+    if "row_id" not in added.column_names:
+        raise InvalidContract(["its helper query has no row_id"], where=suite.where)
+    if len(added) != len(rows):
+        raise InvalidContract(
+            [f"its helper query makes {len(added)} rows of {len(rows)}"], where=suite.where
+        )
+    rows, added = _by_id(rows), _by_id(added)
+    if not added["row_id"].equals(rows["row_id"]):
+        raise InvalidContract(["its helper query gives a row twice"], where=suite.where)
+    return pa.table(
+        dict(zip(rows.column_names, rows.columns, strict=True))
+        | dict(zip(added.column_names, added.columns, strict=True))
+    )
+
+
+def _by_id(rows: pa.Table) -> pa.Table:
+    """The rows in the order of their ids, each column in one piece, as pandas wants them."""
+    rows = rows.combine_chunks()
+    ids = np.asarray(rows["row_id"])
+    return rows if (ids[1:] > ids[:-1]).all() else rows.take(pa.array(np.argsort(ids)))
 
 
 def _places(checked: pa.Table, found: _Numbers) -> _Numbers:
     """Where the rows of these ids are."""
-    position = np.asarray(checked["row_id"])
-    order = np.argsort(position)
-    return order[np.searchsorted(position, found, sorter=order)]
+    return np.searchsorted(np.asarray(checked["row_id"]), found)
 
 
 def _need_columns(suite: Suite, known: set[str]) -> None:

@@ -1,11 +1,13 @@
--- Helper columns of GPU samples: one row for each row of the registered `batch`.
+-- Helper columns of GPU samples: one row for each row of the registered `batch`, whose own columns are left out
+-- where they stay as they are: carrying them through every step would cost as much as the checks.
 -- `facts` (now, period_s) and `gpu_types` (memory_mb, idle_w, max_w) are registered too.
--- Rows are compared by the few columns that takes; what holds for a whole GPU is joined once.
+-- What holds for a whole GPU is joined once.
 WITH ordered AS (
     SELECT
         row_id,
         server_id,
         gpu_index,
+        gpu_type,
         ts,
         power_w,
         energy_j,
@@ -28,6 +30,8 @@ stepped AS MATERIALIZED (
         row_id,
         server_id,
         gpu_index,
+        gpu_type,
+        ts,
         power_w,
         previous_power_w,
         energy_j,
@@ -106,29 +110,28 @@ whole AS (
 ),
 joined AS (
     SELECT
-        b.* REPLACE (coalesce(b.gpu_type, g.declared_type) AS gpu_type),
-        g.server_known,
-        g.gpu_known,
-        g.declared_type,
-        n.is_copy,
-        n.out_of_order,
-        n.key_taken,
-        n.spike,
-        coalesce(n.in_batch_energy_j, CASE WHEN g.before_ts < b.ts THEN g.before_energy_j END) AS previous_energy_j,
-        n.lead_energy_j,
-        coalesce(n.in_batch_ts, CASE WHEN g.before_ts < b.ts THEN g.before_ts END) AS since_ts,
-        g.completeness,
-        g.energy_ratio,
-        g.gpus_silent
-    FROM batch AS b
-    JOIN stepped AS n ON n.row_id = b.row_id
+        n.*,
+        coalesce(n.gpu_type, g.declared_type) AS own_type,
+        g.* EXCLUDE (server_id, gpu_index),
+        coalesce(n.in_batch_energy_j, CASE WHEN g.before_ts < n.ts THEN g.before_energy_j END) AS previous_energy_j,
+        coalesce(n.in_batch_ts, CASE WHEN g.before_ts < n.ts THEN g.before_ts END) AS since_ts
+    FROM stepped AS n
     LEFT JOIN whole AS g
-        ON g.server_id IS NOT DISTINCT FROM b.server_id AND g.gpu_index IS NOT DISTINCT FROM b.gpu_index
+        ON g.server_id IS NOT DISTINCT FROM n.server_id AND g.gpu_index IS NOT DISTINCT FROM n.gpu_index
 )
 SELECT
-    j.*,
-    j.gpu_type IS NULL OR t.gpu_type IS NOT NULL OR j.gpu_type = j.declared_type AS type_known,
-    j.gpu_type IS NULL OR j.declared_type IS NULL OR j.gpu_type = j.declared_type AS type_agrees,
+    j.row_id,
+    j.own_type AS gpu_type,
+    j.server_known,
+    j.gpu_known,
+    j.own_type IS NULL OR t.gpu_type IS NOT NULL OR j.own_type = j.declared_type AS type_known,
+    j.own_type IS NULL OR j.declared_type IS NULL OR j.own_type = j.declared_type AS type_agrees,
+    j.is_copy,
+    j.out_of_order,
+    j.key_taken,
+    j.completeness,
+    j.energy_ratio,
+    j.gpus_silent,
     -- Short peaks go over the limit by some percent.
     t.max_w * 1.15 AS power_allowed_w,
     t.memory_mb * 1.10 AS memory_allowed_mb,
@@ -141,4 +144,4 @@ SELECT
     END AS energy_allowed_j
 FROM joined AS j
 CROSS JOIN facts AS f
-LEFT JOIN gpu_types AS t ON t.gpu_type = j.gpu_type
+LEFT JOIN gpu_types AS t ON t.gpu_type = j.own_type

@@ -90,6 +90,42 @@ def test_a_contract_on_a_helper_column_is_added_without_python(tmp_path: Path) -
         take_in(settings, store, at(60))
 
 
+def test_a_helper_query_may_leave_out_what_it_does_not_change_and_give_any_order(
+    tmp_path: Path,
+) -> None:
+    _, store = opened(tmp_path / "home", state_of([("s1", "v100", 1)]))
+    (tmp_path / "gpu_samples.json").write_text(OWN)
+    powers = [100.0, 170.0, 171.0, 90.0]
+    for number, query in enumerate(
+        (JUMP, JUMP.replace("*", "row_id", 1) + " ORDER BY row_id DESC")
+    ):
+        (tmp_path / "gpu_samples.sql").write_text(query)
+        settings = load(home=tmp_path / "home", contracts={"directory": tmp_path})
+        rows = (sample(10 * number + s, power=p) for s, p in enumerate(powers))
+        put(settings, f"gpu/s1-{number}.csv", csv(rows))
+        take_in(settings, store, at(60))
+    found = [(row["line"], row["value"]) for row in held(store)]
+    assert sorted(found) == [(3, "70.0"), (3, "70.0"), (5, "-81.0"), (5, "-81.0")]
+    with store.read() as connection:
+        stored = connection.sql("SELECT power_w FROM gpu_samples ORDER BY ts").fetchall()
+    assert stored == [(100.0,), (171.0,)] * 2
+
+
+def test_a_helper_query_gives_each_row_once(tmp_path: Path) -> None:
+    _, store = opened(tmp_path / "home", state_of([("s1", "v100", 1)]))
+    (tmp_path / "gpu_samples.json").write_text(OWN)
+    settings = load(home=tmp_path / "home", contracts={"directory": tmp_path})
+    put(settings, "gpu/s1-1.csv", csv(sample(s) for s in range(5)))
+    for query, fault in (
+        (JUMP + " LIMIT 4", "makes 4 rows of 5"),
+        (JUMP.replace("*", "row_id // 2 AS row_id", 1), "gives a row twice"),
+        (JUMP.replace("*", "ts", 1), "has no row_id"),
+    ):
+        (tmp_path / "gpu_samples.sql").write_text(query)
+        with pytest.raises(InvalidContract, match=fault):
+            take_in(settings, store, at(60))
+
+
 @pytest.mark.parametrize(
     ("old", "new", "line"),
     [
