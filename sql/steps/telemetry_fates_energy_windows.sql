@@ -9,3 +9,4 @@ SELECT
     ) AS known,
     false AND $late_s > 0 AS late
 FROM checked AS c
+WHERE known OR late

@@ -7,10 +7,8 @@ known AS (
         SELECT server_id, gpu_index, ts FROM gpu_samples, edge WHERE ts BETWEEN lo AND hi
     ) AS t ON t.server_id = c.server_id AND t.gpu_index = c.gpu_index AND t.ts = c.ts
 )
-SELECT
-    c.row_id,
-    k.row_id IS NOT NULL AS known,
-    coalesce(c.ts < h.ts - to_seconds($late_s), false) AS late
+SELECT c.row_id, k.row_id IS NOT NULL AS known, coalesce(c.ts < h.ts - to_seconds($late_s), false) AS late
 FROM checked AS c
 LEFT JOIN known AS k ON k.row_id = c.row_id
 LEFT JOIN high_water AS h ON h.table_name = 'gpu_samples' AND h.entity = c.server_id
+WHERE known OR late

@@ -7,3 +7,4 @@ SELECT
     ) AS known,
     false AND $late_s > 0 AS late
 FROM checked AS c
+WHERE known OR late

@@ -13,3 +13,4 @@ SELECT
 FROM checked AS c
 LEFT JOIN known AS k ON k.row_id = c.row_id
 LEFT JOIN high_water AS h ON h.table_name = 'job_progress' AND h.entity = c.job_id
+WHERE known OR late

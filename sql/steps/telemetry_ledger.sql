@@ -1,16 +1,21 @@
 -- One row of the ledger for each part of the registered batch; what it gives are those rows.
 DROP TABLE IF EXISTS temp.counted;
 CREATE TEMP TABLE counted AS
-SELECT
-    p.part,
-    count(s.row_id) AS rows_in,
-    count(*) FILTER (s.fate = 'clean') AS rows_clean,
-    count(*) FILTER (s.fate = 'quarantined') AS rows_quarantined,
-    count(*) FILTER (s.fate = 'duplicate') AS rows_duplicate,
-    count(*) FILTER (s.fate = 'late') AS rows_late
+WITH fates AS (
+    SELECT
+        c.part,
+        count(*) AS rows_in,
+        count(*) FILTER (s.fate IS NULL) AS rows_clean,
+        count(*) FILTER (s.fate = 'quarantined') AS rows_quarantined,
+        count(*) FILTER (s.fate = 'duplicate') AS rows_duplicate,
+        count(*) FILTER (s.fate = 'late') AS rows_late
+    FROM checked AS c
+    LEFT JOIN temp.split AS s ON s.row_id = c.row_id
+    GROUP BY c.part
+)
+SELECT p.part, coalesce(COLUMNS(f.* EXCLUDE (part)), 0)
 FROM parts AS p
-LEFT JOIN temp.split AS s ON s.part = p.part
-GROUP BY p.part;
+LEFT JOIN fates AS f ON f.part = p.part;
 INSERT INTO ingest_batches
 SELECT
     p.batch_id, p.source, $table, p.range_from, p.range_to, p.checksum,

@@ -5,6 +5,5 @@ INSERT INTO observations BY NAME
 SELECT
     c.* EXCLUDE (row_id, part, line, parse_error, raw, is_copy, type_known, power_allowed_w, seconds, spread_share)
 FROM checked AS c
-JOIN temp.split AS s ON s.row_id = c.row_id
-WHERE s.fate = 'clean';
+ANTI JOIN temp.split AS s ON s.row_id = c.row_id;
 DELETE FROM touched;

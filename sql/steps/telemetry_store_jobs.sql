@@ -4,5 +4,4 @@ SELECT
     c.* EXCLUDE (row_id, part, line, parse_error, raw, is_copy, slots_known, overfull, place_missing, submitted_ahead_s),
     $now AS seen_at
 FROM checked AS c
-JOIN temp.split AS s ON s.row_id = c.row_id
-WHERE s.fate = 'clean';
+ANTI JOIN temp.split AS s ON s.row_id = c.row_id;

@@ -4,5 +4,4 @@ SELECT
     c.server_id, c.gpu_type, c.gpus, c.base_w, c.off_w, c.switch_cost_j, c.power, c.drain, c.keep_on,
     c.foreign_gpus, $now AS seen_at
 FROM checked AS c
-JOIN temp.split AS s ON s.row_id = c.row_id
-WHERE s.fate = 'clean';
+ANTI JOIN temp.split AS s ON s.row_id = c.row_id;
