@@ -69,9 +69,16 @@ class Parser:
     """Turns the cells of many pieces into values at once."""
 
     def __init__(self) -> None:
-        self._connection = duckdb.connect(config={"threads": 1, "memory_limit": "512MB"})
-        fetch(self._connection, "store_session")
-        fetch(self._connection, "telemetry_macros")
+        self._opened: duckdb.DuckDBPyConnection | None = None
+
+    @property
+    def _connection(self) -> duckdb.DuckDBPyConnection:
+        """Opened when first needed: rows that came typed do without."""
+        if self._opened is None:
+            self._opened = duckdb.connect(config={"threads": 1, "memory_limit": "512MB"})
+            fetch(self._opened, "store_session")
+            fetch(self._opened, "telemetry_macros")
+        return self._opened
 
     def rows(self, batch: Sequence[Piece]) -> pa.Table:
         """Typed rows of all pieces with `part`, the place of their piece in the batch."""
@@ -116,7 +123,8 @@ class Parser:
 
     def close(self) -> None:
         """Free its memory."""
-        self._connection.close()
+        if self._opened is not None:
+            self._opened.close()
 
 
 def pieces(
