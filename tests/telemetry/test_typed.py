@@ -107,3 +107,13 @@ def test_a_large_file_goes_the_short_way_unless_a_line_is_odd(
     assert rows["line"].to_pylist() == list(range(2, 4002))
     assert set(rows["power_w"].to_pylist()) == {71.5}
     assert set(rows["parse_error"].to_pylist()) == {None}
+
+
+def test_what_several_threads_read_keeps_the_order_of_the_file(parser: Parser) -> None:
+    # Names and times that come up late in the file are in no other thread's part of it.
+    lines = [f"{stamp(n // 100)},s{n // 9000},{n % 8},t4,{n},{2 * n},," for n in range(60_000)]
+    assert sum(map(len, lines)) > 2 * 2**20
+    short = short_way(lines)
+    assert short is not None
+    long = long_way(parser, lines).drop_columns(["part"])
+    assert short.cast(long.schema).equals(long)
