@@ -31,6 +31,13 @@ Cuts = tuple[tuple[str, int, int, bool], ...]
 """("gpus", "option" or "way"; kind, row or way; number; at most?) in the order of the branch."""
 
 
+def _cut_short(best: tuple[LpResult, Prices] | None) -> tuple[LpResult, Prices] | None:
+    """What there was before the clock stopped the LP; of its columns only those in use are near."""
+    if best is not None:
+        best[0].reduced = np.where(best[0].x > WHOLE, 0.0, np.inf)
+    return best
+
+
 class Search:
     """One master program and what is known of it."""
 
@@ -83,10 +90,10 @@ class Search:
                 result = self.lp.solve(time_s=max(0.05, self.left_s()), light=True)
             first = False
             if not result.good:
-                return None if lazy else best
+                return None if lazy else _cut_short(best)
             self.rounds += 1
             if not lazy:
-                self.lp.fill(result)
+                self.lp.fill_values(result)
             prices = Prices.of(self.master, result.duals)
             added = self.price(prices)
             self.lp.sync()
@@ -95,12 +102,11 @@ class Search:
             if self.out_of_time():
                 break
             if not added or -self.pricer.worst <= tolerance * scale:
-                if lazy:
-                    self.lp.fill(result)
+                self.lp.fill(result)
                 if not self.forbid_selves(result.x):
                     break
                 first = True
-        if lazy and best is not None and not len(best[0].x):
+        if best is not None and not len(best[0].reduced):
             self.lp.fill(best[0])
         return best
 

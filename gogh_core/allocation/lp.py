@@ -155,9 +155,10 @@ class Glpk:
         """New bounds for a row."""
         self.glp.glp_set_row_bnds(self.lp, index + 1, *self._bounds(low, high))
 
-    def _read(self, get: Any, size: int) -> npt.NDArray[np.float64]:
-        lp = self.lp
-        return np.fromiter((get(lp, i) for i in range(1, size + 1)), float, size)
+    def _read(self, name: str, size: int) -> npt.NDArray[np.float64]:
+        # swiglpk wraps each function in another of the same name, which costs as much again.
+        get, lp = getattr(self.glp._swiglpk, name), self.lp
+        return np.array([get(lp, i) for i in range(1, size + 1)], dtype=float)
 
     def solve(
         self,
@@ -178,16 +179,21 @@ class Glpk:
         good = code == 0 and glp.glp_get_status(self.lp) == glp.GLP_OPT
         none = np.zeros(0)
         if light:
-            duals = self._read(glp.glp_get_row_dual, self.rows)
+            duals = self._read("glp_get_row_dual", self.rows)
             return LpResult(good, glp.glp_get_obj_val(self.lp), none, duals, none)
-        x = self._read(glp.glp_get_col_prim, self.cols)
+        x = self._read("glp_get_col_prim", self.cols)
         if brief:
             return LpResult(good, glp.glp_get_obj_val(self.lp), x, none, none)
-        duals = self._read(glp.glp_get_row_dual, self.rows)
-        reduced = self._read(glp.glp_get_col_dual, self.cols)
+        duals = self._read("glp_get_row_dual", self.rows)
+        reduced = self._read("glp_get_col_dual", self.cols)
         return LpResult(good, glp.glp_get_obj_val(self.lp), x, duals, reduced)
 
+    def fill_values(self, result: LpResult) -> None:
+        """The values that a light solve left out, as long as nothing was solved since."""
+        result.x = self._read("glp_get_col_prim", self.cols)
+
     def fill(self, result: LpResult) -> None:
-        """What a light solve left out, as long as nothing was solved since."""
-        result.x = self._read(self.glp.glp_get_col_prim, self.cols)
-        result.reduced = self._read(self.glp.glp_get_col_dual, self.cols)
+        """All that a light solve left out, as long as nothing was solved since."""
+        if len(result.x) != self.cols:
+            self.fill_values(result)
+        result.reduced = self._read("glp_get_col_dual", self.cols)

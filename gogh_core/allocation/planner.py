@@ -28,7 +28,7 @@ from gogh_core.allocation.lp import LpResult
 from gogh_core.allocation.mapping import map_counts
 from gogh_core.allocation.mip import available
 from gogh_core.allocation.problem import Problem
-from gogh_core.allocation.rounding import WIDE, dive, finish, rounded_down, waits_in_parts
+from gogh_core.allocation.rounding import WIDE, Reach, dive, finish, rounded_down, waits_in_parts
 from gogh_core.allocation.staying import Infeasible, stay_seats
 from gogh_core.allocation.verify import gap_of, verify
 from gogh_core.allocation.verify_bound import bound_of
@@ -38,7 +38,7 @@ from gogh_core.errors import InvalidInput, SolverFailed
 __all__ = ["greedy", "plan"]
 
 Solver = Literal["glpk", "highs"]
-_LP_TOLERANCE = 1e-4
+_LP_TOLERANCE = 3e-4
 """The LP of the generated columns is this near to that of all columns before it is rounded."""
 _FEW = 12
 """Nodes that show whether the number of jobs that wait was all that was open."""
@@ -211,13 +211,14 @@ def _search(compiled: Compiled, best: _Best, solver: str, gap: float, deadline: 
                 offer_counts(search, best, rounded_down(result.x))
             return False
         dived, fixed = dive(search, result, {}, 10 * _LP_TOLERANCE)
-        _finish(search, best, dived, fixed, gap, wide=False)
+        _finish(search, best, dived, fixed, gap, "few")
         if len(compiled.groups) > WIDE:
             return not search.out_of_time()
         if best.gap > gap and waits_in_parts(search, result):
             prove(search, best, gap, nodes=_FEW)
-        if best.gap > gap and not search.out_of_time():
-            _finish(search, best, dived, fixed, gap, wide=True)
+        for reach in ("more", "all"):
+            if best.gap > gap and not search.out_of_time():
+                _finish(search, best, dived, fixed, gap, reach)
         if best.gap > gap and not search.out_of_time():
             return prove(search, best, gap, nodes=max(_FEW, _LEAVES // max(1, len(compiled.cls))))
         return not search.out_of_time()
@@ -226,16 +227,16 @@ def _search(compiled: Compiled, best: _Best, solver: str, gap: float, deadline: 
 
 
 def _finish(
-    search: Search, best: _Best, result: LpResult, fixed: Box, gap: float, wide: bool
+    search: Search, best: _Best, result: LpResult, fixed: Box, gap: float, reach: Reach
 ) -> None:
     """A MIP that may stop where the plan is good enough; a small problem is branched on later."""
     lp_w = result.cost + search.c.fixed_w
     slack_w = 0.7 * gap * abs(best.bound_w)
-    if not wide:
+    if reach != "all":
         # The numbers of servers are fixed, which has cost some of it already.
         slack_w += best.bound_w - lp_w
     slack_w = max(slack_w, min(gap, 1e-4) * abs(lp_w))
-    counts = finish(search, result, fixed, slack_w=slack_w, wide=wide)
+    counts = finish(search, result, fixed, slack_w=slack_w, reach=reach)
     offer_counts(search, best, counts)
 
 

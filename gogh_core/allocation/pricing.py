@@ -17,7 +17,7 @@ import numpy.typing as npt
 from gogh_core.allocation.compiled import Group
 from gogh_core.allocation.master import Master, Place
 from gogh_core.allocation.prices import Prices
-from gogh_core.allocation.stays import add_hosts, add_stays, both_columns, stay_of_group
+from gogh_core.allocation.stays import Stays, add_hosts, add_stays, both_columns, stay_of_group
 from gogh_core.allocation.ways import Way
 
 __all__ = ["Pricer"]
@@ -74,6 +74,7 @@ class Pricer:
         self.place_keys, self.place_of = np.unique(key, return_inverse=True)
         self.place_what = [(int(k) // factor, int(k) % factor) for k in self.place_keys]
         self.stays = [s for g in c.groups if (s := stay_of_group(self, g)) is not None]
+        self.all_stays = Stays(self, self.stays)
         self.worst = 0.0
         self.frozen: set[int] = set()
         """Groups that are decided already and take no new columns."""

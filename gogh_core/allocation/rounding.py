@@ -8,7 +8,7 @@ with the columns that cost little more than the best ones.
 from __future__ import annotations
 
 import time
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +20,7 @@ from gogh_core.allocation.mip import Part, solve_mip
 from gogh_core.allocation.prices import Prices
 from gogh_core.errors import SolverFailed
 
-__all__ = ["WIDE", "dive", "finish", "rounded_down", "waits_in_parts"]
+__all__ = ["WIDE", "Reach", "dive", "finish", "rounded_down", "waits_in_parts"]
 
 Floats = npt.NDArray[np.float64]
 _SMALL = 150
@@ -31,6 +31,9 @@ WIDE = 3000
 """Up to so many groups a MIP may have all of them, and the gap is proven by branching."""
 _NEAR = 0.07
 """Of the mean cost of a job: columns that cost no more than that on top are near."""
+Reach = Literal["few", "more", "all"]
+_REACH = {"few": (0.13, 150), "more": (0.25, 300)}
+"""Of the mean cost of a job what sides to share may cost on top, and the groups that are free."""
 _AGAIN = 3
 """Times a MIP is solved when its answer makes a job its own partner, which is forbidden then."""
 _DEAR = 5e-4
@@ -77,18 +80,21 @@ def _fixed_at(
 
 
 def finish(
-    search: Search, result: LpResult, fixed: Box, *, slack_w: float, wide: bool = False
+    search: Search, result: LpResult, fixed: Box, *, slack_w: float, reach: Reach = "few"
 ) -> dict[int, int]:
     """Whole counts: what is whole stays, the rest is one MIP; else rounded down.
 
-    The MIP may stop `slack_w` above its bound. `wide` frees every group, but only for columns
-    that cost little more than the best ones.
+    The MIP may stop `slack_w` above its bound. It decides the groups that are not whole and those
+    they may share with; `all` frees every group, but only for columns that cost little more than
+    the best ones.
     """
     x = result.x
     rounded = rounded_down(x)
-    groups = _widened(search, result, _fractional(search, x))
+    groups: set[int] = set()
+    if reach != "all":
+        groups = _widened(search, result, _fractional(search, x), *_REACH[reach])
     for _ in range(_AGAIN):
-        part = _near(search, result, fixed) if wide else _part(search, x, fixed, groups)
+        part = _near(search, result, fixed) if reach == "all" else _part(search, x, fixed, groups)
         found = None if part is None else _solved(search, part, x, slack_w)
         if part is None or found is None:
             return rounded
@@ -133,7 +139,7 @@ def _solved(search: Search, part: Part, x: Floats, slack_w: float) -> dict[int, 
 
 def _near(search: Search, result: LpResult, fixed: Box) -> Part:
     """All columns in use, and those that cost little more at the present prices."""
-    near_w = _NEAR * abs(result.cost + search.c.fixed_w) / max(1, len(search.c.cls))
+    near_w = _NEAR * _mean_w(search, result)
     always = ("on", "on_server", "taken", "count", "way", "over")
     chosen = [
         index
@@ -146,6 +152,11 @@ def _near(search: Search, result: LpResult, fixed: Box) -> Part:
         if what == "servers"
     }
     return Part(search.master.program, chosen, {}, bounds)
+
+
+def _mean_w(search: Search, result: LpResult) -> float:
+    """What a job costs on average."""
+    return abs(result.cost + search.c.fixed_w) / max(1, len(search.c.cls))
 
 
 def waits_in_parts(search: Search, result: LpResult) -> bool:
@@ -170,11 +181,14 @@ def _fractional(search: Search, x: Floats) -> set[int]:
     return groups
 
 
-def _widened(search: Search, result: LpResult, groups: set[int], near_w: float = 40.0) -> set[int]:
+def _widened(
+    search: Search, result: LpResult, groups: set[int], close: float, most: int
+) -> set[int]:
     """Also who shares, or nearly shares, a side with them: pairs only change together."""
     c, program = search.c, search.master.program
-    if not groups or len(groups) > 150:
+    if not groups or len(groups) > most:
         return groups
+    near_w = close * _mean_w(search, result)
     slots: set[int] = set()
     for index in range(len(result.reduced)):
         if result.x[index] > WHOLE or result.reduced[index] <= near_w:
@@ -185,7 +199,7 @@ def _widened(search: Search, result: LpResult, groups: set[int], near_w: float =
     for index in np.flatnonzero(result.x > WHOLE).tolist():
         if slots.intersection(program.columns[index].rows):
             wide |= _groups_of(c, program.columns[index].what)
-    return wide if len(wide) <= 150 else groups
+    return wide if len(wide) <= most else groups
 
 
 def _part(search: Search, x: Floats, fixed: Box, groups: set[int]) -> Part | None:

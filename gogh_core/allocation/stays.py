@@ -14,7 +14,7 @@ from gogh_core.allocation.prices import Prices
 if TYPE_CHECKING:
     from gogh_core.allocation.pricing import Pricer
 
-__all__ = ["Stay", "add_hosts", "add_stays", "both_columns", "stay_of_group"]
+__all__ = ["Stay", "Stays", "add_hosts", "add_stays", "both_columns", "stay_of_group"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -43,47 +43,84 @@ def stay_of_group(pricer: Pricer, group: Group) -> Stay | None:
     return Stay(group, index[~shared], index[shared])
 
 
-def _loc(pricer: Pricer, prices: Prices, j: int) -> float:
-    """What the GPUs where a job is cost it."""
-    c = pricer.c
-    place = c.problem.jobs[j].place
-    servers = sorted({server for server, _ in place})
-    kind = c.kinds[c.kind_of[servers[0]]]
-    if len(place) > c.largest[kind.gpu_type]:
-        power = 1 + prices.power
-        whole = sum(
-            power * c.kinds[c.kind_of[s]].power_w
-            + c.kinds[c.kind_of[s]].other_w
-            + prices.servers[c.kind_of[s]]
-            for s in servers
-        )
-        return float(whole)
-    return float(len(place) * prices.gpus[kind.index] + sum(prices.cells[x] for x in c.cells_of[j]))
+class Stays:
+    """Every way to stay of all running gangs side by side, so that a round prices them at once."""
+
+    def __init__(self, pricer: Pricer, stays: list[Stay]) -> None:
+        c = pricer.c
+        first = [stay.group.first for stay in stays]
+        self.stays = stays
+        self.group = np.array([stay.group.index for stay in stays], dtype=np.int64)
+        self.surplus, self.owner = c.surplus[first], c.owner[first]
+        self.once = c.surplus[first] * c.required[first]
+        places = [c.problem.jobs[j].place for j in first]
+        servers = [sorted({server for server, _ in place}) for place in places]
+        self.kind = np.array([c.kind_of[names[0]] for names in servers], dtype=np.int64)
+        self.gpus = np.array([len(place) for place in places], dtype=np.float64)
+        self.whole = {
+            at: [c.kinds[c.kind_of[name]] for name in names]
+            for at, names in enumerate(servers)
+            if len(places[at]) > c.largest[c.kinds[self.kind[at]].gpu_type]
+        }
+        small = [at for at in range(len(stays)) if at not in self.whole]
+        cells = [(at, cell) for at in small for cell in c.cells_of[first[at]]]
+        self.cells = np.array(cells, dtype=np.int64).reshape(-1, 2)
+        self.realm = np.array(
+            [[r in c.job_realms[j] for j in first] for r in range(len(c.realms))], dtype=bool
+        ).reshape(len(c.realms), len(stays))
+        self.alone = _Flat(pricer, [stay.alone for stay in stays])
+        self.shared = _Flat(pricer, [stay.shared for stay in stays])
+
+    def places(self, prices: Prices) -> Floats:
+        """What the GPUs where each job is cost it."""
+        cost: Floats = self.gpus * prices.gpus[self.kind]
+        np.add.at(cost, self.cells[:, 0], prices.cells[self.cells[:, 1]])
+        for at, kinds in self.whole.items():
+            cost[at] = sum(
+                (1 + prices.power) * kind.power_w + kind.other_w + prices.servers[kind.index]
+                for kind in kinds
+            )
+        return cost
+
+    def reduced(self, pricer: Pricer, prices: Prices, watts: Floats, flat: _Flat) -> Floats:
+        """The reduced cost of every entry, before anybody who comes pays for his side."""
+        value = prices.groups[self.group] - self.once
+        for (group, way), price in prices.ways.items():
+            if way == ("stay",):
+                value = value - price * (self.group == group)
+        rc: Floats = watts[flat.rows] + (self.places(prices) - value)[flat.of]
+        rc -= self.surplus[flat.of] * pricer.c.side_got[flat.sides]
+        if len(prices.quotas):
+            owner = self.owner[flat.of]
+            quota = np.where(owner >= 0, prices.quotas[owner], 0.0)
+            rc += quota * pricer.side_gpus[flat.sides]
+        return rc
 
 
-def _stay_value(pricer: Pricer, prices: Prices, group: Group, sides: Ints) -> Floats:
-    c, j = pricer.c, group.first
-    value = prices.groups[group.index] - c.surplus[j] * c.required[j]
-    value -= prices.ways.get((group.index, ("stay",)), 0.0)
-    value = value + c.surplus[j] * c.side_got[sides]
-    if c.owner[j] >= 0:
-        value = value - prices.quotas[c.owner[j]] * pricer.side_gpus[sides]
-    return np.asarray(value, dtype=float)
+class _Flat:
+    """Sides of many stays in one array; `of` says whose they are."""
+
+    def __init__(self, pricer: Pricer, sides: list[Ints]) -> None:
+        self.sides = np.concatenate([np.zeros(0, dtype=np.int64), *sides])
+        self.of = np.repeat(np.arange(len(sides)), [len(mine) for mine in sides])
+        self.rows = pricer.c.side_row[self.sides]
+
+    def best(self, rc: Floats) -> Ints:
+        """The entry of the least reduced cost of each stay that has any."""
+        order = np.lexsort((np.arange(len(rc)), rc, self.of))
+        return order[np.unique(self.of[order], return_index=True)[1]]
 
 
 def add_stays(pricer: Pricer, prices: Prices, watts: Floats, eps: float, best_rc: Floats) -> int:
     """Gangs alone where they are, the best option for each; the count of new columns."""
-    c, added = pricer.c, 0
-    for stay in pricer.stays:
-        if not len(stay.alone):
-            continue
-        rows = c.side_row[stay.alone]
-        value = _stay_value(pricer, prices, stay.group, stay.alone)
-        rc = watts[rows] + _loc(pricer, prices, stay.group.first) - value
-        best = int(np.argmin(rc))
-        best_rc[stay.group.index] = min(best_rc[stay.group.index], float(rc[best]))
-        if rc[best] < -eps:
-            added += pricer.master.stay(stay.group, int(rows[best]))
+    all_stays, added = pricer.all_stays, 0
+    flat = all_stays.alone
+    rc = all_stays.reduced(pricer, prices, watts, flat)
+    best = flat.best(rc)
+    np.minimum.at(best_rc, all_stays.group[flat.of[best]], rc[best])
+    for at in best[rc[best] < -eps]:
+        stay = all_stays.stays[flat.of[at]]
+        added += pricer.master.stay(stay.group, int(flat.rows[at]))
     return added
 
 
@@ -99,27 +136,23 @@ def add_hosts(
     best_rc: Floats,
 ) -> int:
     """Gangs where they are with somebody who comes; the count of new columns."""
-    c, added = pricer.c, 0
-    for stay in pricer.stays:
-        j = stay.group.first
-        if realm not in c.job_realms[j] or not len(stay.shared):
-            continue
-        rows = c.side_row[stay.shared]
-        value = _stay_value(pricer, prices, stay.group, stay.shared)
-        other = pricer.other_side[stay.shared]
-        # In a class with itself the best offer may be the host's own: then the next one.
-        itself = who[other] == stay.group.index
-        offer = np.where(itself, second[other], take[other])
-        rc = watts[rows] + _loc(pricer, prices, j) - value - offer
-        best = int(np.argmin(rc))
-        if rc[best] >= -eps:
-            continue
-        side, row = int(stay.shared[best]), int(rows[best])
-        mate = int(who[pricer.other_side[side]])
+    c, all_stays, added = pricer.c, pricer.all_stays, 0
+    flat = all_stays.shared
+    other = pricer.other_side[flat.sides]
+    # In a class with itself the best offer may be the host's own: then the next one.
+    itself = who[other] == all_stays.group[flat.of]
+    offer = np.where(itself, second[other], take[other])
+    rc = all_stays.reduced(pricer, prices, watts, flat) - offer
+    rc[~all_stays.realm[realm][flat.of]] = np.inf
+    best = flat.best(rc)
+    for at in best[rc[best] < -eps]:
+        stay = all_stays.stays[flat.of[at]]
+        side, row = int(flat.sides[at]), int(flat.rows[at])
+        mate = int(who[other[at]])
         if mate == stay.group.index:
             block = pricer.blocks[pricer.block_of[stay.group.cls]]
             mate = pricer.other_mate(block, row, stay.group, realm)
-        best_rc[stay.group.index] = min(best_rc[stay.group.index], float(rc[best]) / 2)
+        best_rc[stay.group.index] = min(best_rc[stay.group.index], float(rc[at]) / 2)
         added += pricer.master.host(stay.group, row, int(c.side_no[side]), realm)
         if mate >= 0 and not c.spread[c.groups[mate].first]:
             added += pricer.master.side(c.groups[mate], row, 1 - int(c.side_no[side]), realm)

@@ -82,6 +82,7 @@ def stay_prices(
     """The cheapest way to stay for each running job that can."""
     problem, table = facts.problem, facts.problem.table
     group_of = {int(j): (g, p) for g in facts.by_class for p, j in enumerate(g.jobs)}
+    columns: dict[int, dict[int, int]] = {}
     at_place: dict[frozenset[Gpu], list[int]] = {}
     for j, entries in stays.items():
         for stay in entries:
@@ -116,7 +117,12 @@ def stay_prices(
             price = price + stay.price
             for i in at_place[stay.place]:
                 if i != j and _consent(problem, i, j):
-                    _together(facts, prices, watts, stay, group, index, group_of[i], i, price)
+                    theirs, place = group_of[i]
+                    mine = columns.setdefault(id(theirs), {})
+                    if not mine:
+                        mine.update((int(row), at) for at, row in enumerate(theirs.rows))
+                    partner = (theirs, place, mine)
+                    _together(facts, prices, watts, stay, group, index, partner, i, price)
             price = price + prices.quota_of[j] * stay.gpus
             price = price - facts.surplus[j] * group.throughput[index]
             ways.append((group.throughput[index], price))
@@ -142,13 +148,12 @@ def _together(
     stay: Stay,
     group: JobClass,
     index: npt.NDArray[np.int64],
-    partner: tuple[JobClass, int],
+    partner: tuple[JobClass, int, dict[int, int]],
     i: int,
     price: Array,
 ) -> None:
     """Both stay on the same GPUs: each pays half of what is left after both offers."""
-    other, position = partner
-    mine = {int(row): at for at, row in enumerate(other.rows)}
+    other, position, mine = partner
     j = stay.job
     table = facts.problem.table
     for at, side_index in enumerate(index.tolist()):
