@@ -5,6 +5,7 @@ It is the incumbent before anything is solved and the last resort when nothing c
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -259,9 +260,16 @@ def _moves_fit(board: Board) -> bool:
 
 
 def greedy_seats(
-    compiled: Compiled, *, sharing: bool = True, deadline: float | None = None
+    compiled: Compiled,
+    *,
+    sharing: bool = True,
+    most: int | None = None,
+    deadline: float = float("inf"),
 ) -> Seats:
-    """Seats of the greedy plan; raises `Infeasible` when pins or the cap cannot be kept."""
+    """Seats of the greedy plan; raises `Infeasible` when pins or the cap cannot be kept.
+
+    After `most` jobs, or at the deadline, the rest is seated quickly.
+    """
     kept = stay_seats(compiled)
     board = Board(compiled)
     for j in sorted(kept):
@@ -271,6 +279,10 @@ def greedy_seats(
             elif j < seat.partner:
                 mate = next(s for s in kept[seat.partner] if s.partner == j and s.gpus == seat.gpus)
                 board.put([seat, mate])
-    stop = None if deadline is None else (lambda: time.monotonic() > deadline)
+    asked = itertools.count()
+
+    def stop() -> bool:
+        return (most is not None and next(asked) >= most) or time.monotonic() > deadline
+
     seat_greedily(board, sharing=sharing, stop=stop)
     return board.seats

@@ -100,7 +100,7 @@ def plan(
     used = _solver(solver, notes)
     try:
         stayed = stay_seats(compiled)
-        seats = greedy_seats(compiled, deadline=started + 0.3 * time_limit_s)
+        seats = greedy_seats(compiled, most=WIDE, deadline=started + 0.3 * time_limit_s)
     except Infeasible as answer:
         rescued = _rescued(compiled, used, deadline, notes)
         if rescued is None:
@@ -120,6 +120,9 @@ def plan(
     # Verifying takes about as long as this did, on this machine today.
     deadline = min(deadline, started + time_limit_s - _reserve_s(started, time_limit_s))
     finished = _improve(compiled, best, used, gap, deadline)
+    if best.source == "greedy" and len(compiled.cls) > WIDE:
+        # Nothing was solved: then all places are looked at, as long as there is time.
+        best.offer(compiled, greedy_seats(compiled, deadline=deadline), "greedy")
     if best.bound_w == -float("inf"):
         best.bound_w = bound_of(problem, {})
     if gap_of(stay_w, min(best.bound_w, stay_w)) <= gap and bool(compiled.running.any()):
