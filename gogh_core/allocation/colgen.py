@@ -185,9 +185,8 @@ class Search:
         return number
 
     def column_of(self, what: tuple[Any, ...]) -> int:
-        """The column that stands for something; the newest are looked at first."""
-        columns = self.master.program.columns
-        return next(i for i in range(len(columns) - 1, -1, -1) if columns[i].what == what)
+        """The column that stands for something."""
+        return self.master.program.known[what]
 
     def _enter(self, row: int) -> None:
         """A new row of old columns."""

@@ -40,7 +40,8 @@ class Program:
     row_high: list[float] = field(default_factory=list)
     columns: list[Column] = field(default_factory=list)
     row_of: dict[tuple[Any, ...], int] = field(default_factory=dict)
-    known: set[tuple[Any, ...]] = field(default_factory=set)
+    known: dict[tuple[Any, ...], int] = field(default_factory=dict)
+    """Where the column is that stands for something."""
 
     def row(self, key: tuple[Any, ...], low: float = 0.0, high: float = 0.0) -> int:
         """The row of that key, made with these bounds where it is new."""
@@ -57,7 +58,7 @@ class Program:
         """Add a column unless one that stands for the same is there."""
         if column.what in self.known:
             return False
-        self.known.add(column.what)
+        self.known[column.what] = len(self.columns)
         self.columns.append(column)
         return True
 

@@ -118,12 +118,14 @@ def add_bundles(pricer: Pricer, prices: Prices) -> int:
         raise_offers(pricer, prices, option, top, who, realm)
         tops.append((top, who))
         guesses.append(_guessed(pricer, option, top, realm))
+    priced = np.zeros((len(c.realms), len(c.own)), dtype=bool)
     for (row, side, realm), dual in prices.slots.items():
         guesses[realm][pricer.pos[side][row]] = -dual
+        priced[realm, row] |= side == 0
     added = _pairs(pricer, prices, option, places) + _sides(pricer, prices, bids)
     for group in pricer.spread:
         if c.free[group.first]:
-            price = _asked(pricer, prices, group, option, guesses, tops)
+            price = _asked(pricer, prices, group, option, guesses, tops, priced)
             new, least = _covered(pricer, prices, group, price, places, tops)
             added += new
             pricer.worst += least * group.count
@@ -135,10 +137,13 @@ def add_bundles(pricer: Pricer, prices: Prices) -> int:
 def _pairs(pricer: Pricer, prices: Prices, option: Floats, places: list[Any]) -> int:
     """Shared options whose two sides together pay more than the option costs somewhere."""
     c, added = pricer.c, 0
+    selves: dict[tuple[int, int], float] = {}
+    for (row, realm, _), price in prices.selves.items():
+        selves[row, realm] = selves.get((row, realm), 0.0) + price
     for row, realm in sorted({(row, realm) for row, _, realm in prices.slots}):
         sides = (0, 0) if c.own[row] else (0, 1)
         paid = -sum(prices.slots.get((row, side, realm), 0.0) for side in sides)
-        paid += sum(price for key, price in prices.selves.items() if key[:2] == (row, realm))
+        paid += selves.get((row, realm), 0.0)
         place = places[pricer.place_of[row]]
         if place is not None and paid > option[row] + 1e-7:
             added += pricer.master.pair(row, realm, place)
@@ -190,6 +195,7 @@ def _asked(
     option: Floats,
     asked: list[Floats],
     tops: list[tuple[Floats, Any]],
+    priced: npt.NDArray[np.bool_],
 ) -> Floats:
     """[usable sides, alone and realms]: what a slot costs the group."""
     c, j = pricer.c, group.first
@@ -202,8 +208,12 @@ def _asked(
         price[~alone, 1 + realm] = asked[realm][index[~alone]]
         # Beside somebody of its class who offers more it is asked only what is left.
         top, who = tops[realm]
-        rowless = np.array([(int(row), 0, realm) not in prices.slots for row in rows], dtype=bool)
-        other = c.own[rows] & rowless & (who[index] != group.index) & np.isfinite(top[index])
+        other = (
+            c.own[rows]
+            & ~priced[realm][rows]
+            & (who[index] != group.index)
+            & np.isfinite(top[index])
+        )
         left = option[rows[other]] - top[index[other]]
         price[other, 1 + realm] = np.minimum(price[other, 1 + realm], left)
     for (row, realm, mine), more in prices.selves.items():
