@@ -25,6 +25,8 @@ __all__ = ["MipResult", "Part", "available", "build_model", "run_model", "solve_
 
 INF = float("inf")
 _CONTINUOUS = ("on_server",)
+_CUT_COLUMNS = 4000
+"""Up to so many columns glpsol looks for cuts, which it does without a look at the clock."""
 
 
 @dataclass(slots=True)
@@ -168,9 +170,12 @@ def _glpsol(model: Any, gap: float, time_s: float) -> tuple[bool | None, str]:
     from pyomo.opt import TerminationCondition
 
     limit_s = max(1, int(time_s))
+    options: dict[str, Any] = {"mipgap": gap}
+    if len(model.x) <= _CUT_COLUMNS:
+        options["cuts"] = None
     try:
         result = pyo.SolverFactory("glpk").solve(
-            model, load_solutions=False, options={"mipgap": gap}, timelimit=limit_s
+            model, load_solutions=False, options=options, timelimit=limit_s
         )
     except subprocess.TimeoutExpired as error:  # it has been killed
         raise SolverFailed(f"glpk did not end within {limit_s} s as told") from error

@@ -40,6 +40,7 @@ __all__ = ["greedy", "plan"]
 Solver = Literal["glpk", "highs"]
 _LP_TOLERANCE = 3e-4
 """The LP of the generated columns is this near to that of all columns before it is rounded."""
+_DIVE_TOLERANCE = 1e-3
 _FEW = 12
 """Nodes that show whether the number of jobs that wait was all that was open."""
 _LEAVES = 1_000_000
@@ -213,7 +214,7 @@ def _search(compiled: Compiled, best: _Best, solver: str, gap: float, deadline: 
             if not search.out_of_time():
                 offer_counts(search, best, rounded_down(result.x))
             return False
-        dived, fixed = dive(search, result, {}, 10 * _LP_TOLERANCE)
+        dived, fixed = dive(search, result, {}, _DIVE_TOLERANCE)
         _finish(search, best, dived, fixed, gap, "few")
         if len(compiled.groups) > WIDE:
             return not search.out_of_time()
