@@ -43,11 +43,16 @@ def estimate(
     config: _Config = None,
 ) -> None:
     """Throughput, interval and feasibility of every query row: P1, P2, or measured."""
+    from gogh_core.errors import InvalidInput
+
+    for path in (catalog, queries):
+        if not path.is_file():  # told before torch is imported, which takes seconds
+            raise InvalidInput("there is no such file", where=str(path))
+
     import pyarrow.csv as pa_csv
     import pyarrow.parquet as pq
 
     from gogh_core import settings as all_settings
-    from gogh_core.errors import InvalidInput
     from gogh_core.estimation import estimate_table, load_estimator
 
     estimator = load_estimator(all_settings.load(config).models)

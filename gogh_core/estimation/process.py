@@ -26,6 +26,7 @@ __all__ = [
 ]
 
 Array = np.ndarray[Any, Any]
+Worth = tuple[list[Array], Array]
 
 # Job kernels, in the order of the variances; each is used for all columns and by column.
 COMMON = ("family", "batch near", "batch far", "job", "slope", "facts", "cell")
@@ -70,7 +71,7 @@ class JobKernels:
             parts += [near, near * column]
         return parts
 
-    def by_column(self, variances: Array) -> tuple[list[Array], Array]:
+    def by_column(self, variances: Array) -> Worth:
         """What each job kernel, and the feature, are worth between columns, [columns, columns].
 
         The same sum as over `between`, with the small factors added up first.
@@ -91,10 +92,10 @@ class JobKernels:
         return out, feature
 
     def total(
-        self, variances: Array, job_a: Array, col_a: Array, job_b: Array, col_b: Array
+        self, of_columns: Worth, job_a: Array, col_a: Array, job_b: Array, col_b: Array
     ) -> Array:
-        """The kernel between two lists of cells."""
-        worth, feature = self.by_column(variances)
+        """The kernel between two lists of cells, by what its parts are worth between columns."""
+        worth, feature = of_columns
         jobs, columns = np.ix_(job_a, job_b), np.ix_(col_a, col_b)
         found = np.zeros((len(job_a), len(job_b)))
         for kernel, factor in zip(self.jobs, worth, strict=True):
@@ -171,10 +172,11 @@ def posterior(
     count = len(jobs)
     col = np.tile(np.arange(columns), count)
     job = np.repeat(jobs, columns)
-    prior = _own_prior(kernels, kernel, jobs, columns)
+    worth = kernels.by_column(kernel.variances)
+    prior = _own_prior(kernels, worth, jobs, columns)
     if not len(seen.value):
         return np.zeros((count, columns)), prior
-    matrix = kernels.total(kernel.variances, seen.job, seen.column, seen.job, seen.column)
+    matrix = kernels.total(worth, seen.job, seen.column, seen.job, seen.column)
     matrix[np.diag_indices_from(matrix)] += seen.noise + kernel.noise + _JITTER
     factor = cho_factor(matrix, lower=True, check_finite=False)
     alpha = cho_solve(factor, seen.value, check_finite=False)
@@ -183,7 +185,7 @@ def posterior(
     step = max(1, 4000 // max(columns, 1))
     for start in range(0, count, step):
         rows = slice(start * columns, min(count, start + step) * columns)
-        cross = kernels.total(kernel.variances, job[rows], col[rows], seen.job, seen.column)
+        cross = kernels.total(worth, job[rows], col[rows], seen.job, seen.column)
         mean[rows] = cross @ alpha
         white = solve_triangular(factor[0], cross.T, lower=True, check_finite=False)
         blocks = white.T.reshape(-1, columns, len(seen.value))
@@ -199,7 +201,8 @@ def evidence(kernels: JobKernels, kernel: Kernel, seen: Observed, jobs: int) -> 
     found = np.zeros(jobs)
     if not 0 < len(seen.value) <= _REFERENCE_CELLS:
         return found
-    matrix = kernels.total(kernel.variances, seen.job, seen.column, seen.job, seen.column)
+    worth = kernels.by_column(kernel.variances)
+    matrix = kernels.total(worth, seen.job, seen.column, seen.job, seen.column)
     matrix[np.diag_indices_from(matrix)] += seen.noise + kernel.noise + _JITTER
     inverse = np.linalg.inv(matrix)
     alpha = inverse @ seen.value
@@ -211,9 +214,9 @@ def evidence(kernels: JobKernels, kernel: Kernel, seen: Observed, jobs: int) -> 
     return found
 
 
-def _own_prior(kernels: JobKernels, kernel: Kernel, jobs: Array, columns: int) -> Array:
+def _own_prior(kernels: JobKernels, of_columns: Worth, jobs: Array, columns: int) -> Array:
     """Prior covariance of each job's own cells, [jobs, columns, columns]."""
-    worth, feature = kernels.by_column(kernel.variances)
+    worth, feature = of_columns
     out = np.zeros((len(jobs), columns, columns))
     for job_kernel, factor in zip(kernels.jobs, worth, strict=True):
         out += np.diag(job_kernel)[jobs][:, None, None] * factor
