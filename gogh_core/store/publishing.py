@@ -3,9 +3,10 @@
 Blocks are read in slices, each under the gate, and written after letting go of it: a writer waits
 for the reading of one slice at most, never for the disk that the copy goes to. What was written
 meanwhile is read again: DuckDB keeps a checksum at the start of each block, so changed blocks are
-found by reading eight bytes of each. When they are no more than a slice, they and the headers are
-read under one hold of the gate, and the copy shows that moment. Then it replaces the old snapshot
-in one step.
+found by reading eight bytes of each, and a counter in its headers, so that where nobody wrote
+nothing has to be looked for. When changed blocks are no more than a slice, they and the headers
+are read under one hold of the gate, and the copy shows that moment. Then it replaces the old
+snapshot in one step.
 """
 
 from __future__ import annotations
@@ -54,24 +55,31 @@ def copy_database(store: Store, target: Path) -> float:
     had: dict[int, bytes] = {}
     files.remove(target)
     with target.open("xb", buffering=0) as copy:
+        with _source(store) as source:
+            layout = _Layout.of(source)
+        changed = list(layout.starts)
         for _ in range(_ROUNDS):
-            with _source(store) as source:
-                layout = _Layout.of(source)
-            changed = layout.changed(had)
-            if len(changed) * layout.block <= _SLICE_BYTES:
+            count = max(1, _SLICE_BYTES // (layout.block or _SLICE_BYTES))
+            if len(changed) <= count:
                 break
-            count = max(1, _SLICE_BYTES // layout.block)
             for first in range(0, len(changed), count):
                 with _source(store) as source:
                     blocks = _read(source, changed[first : first + count], layout.block)
                 _write(copy.fileno(), blocks, had)
                 time.sleep(gate.LONGEST_WAIT_S)  # a writer that waits has its turn now
+            with _source(store) as source:
+                before, layout = layout, _Layout.of(source)
+            # Outside of the gate: what is written meanwhile shows in the headers.
+            with store.path.open("rb", buffering=0) as source_now:
+                changed = layout.changed(source_now.fileno(), had, since=before)
         with _source(store) as source:
             checkpoint(store)
             copied_at = time.time()
-            layout = _Layout.of(source)
+            before, layout = layout, _Layout.of(source)
+            if layout != before:
+                changed = layout.changed(source, had, since=before)
             blocks = _read(source, range(0, layout.head, 4096), 4096)
-            blocks += _read(source, layout.changed(had), layout.block)
+            blocks += _read(source, changed, layout.block)
         _write(copy.fileno(), blocks, had)
         os.ftruncate(copy.fileno(), layout.size)
     return copied_at
@@ -96,27 +104,35 @@ def _source(store: Store) -> Iterator[int]:
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """Which parts of the file can be told apart, as it is now."""
+    """Which parts of the file can be told apart, as it is now; equal only if nobody wrote since."""
 
     size: int
     head: int
     """Bytes that are always read last; all of them where the layout is not the known one."""
     block: int
-    checksums: dict[int, bytes]
+    headers: bytes
+    """DuckDB counts in them how often it wrote."""
 
     @classmethod
     def of(cls, file: int) -> _Layout:
         size = os.fstat(file).st_size
+        headers = os.pread(file, _HEADERS_BYTES, 0)
         if size > _HEADERS_BYTES:
-            (block,) = struct.unpack("<Q", os.pread(file, 8, _BLOCK_SIZE_AT))
+            (block,) = struct.unpack_from("<Q", headers, _BLOCK_SIZE_AT)
             if block >= 4096 and (size - _HEADERS_BYTES) % block == 0:
-                starts = range(_HEADERS_BYTES, size, block)
-                return cls(size, _HEADERS_BYTES, block, dict(_read(file, starts, 8)))
-        return cls(size, size, 0, {})
+                return cls(size, _HEADERS_BYTES, block, headers)
+        return cls(size, size, 0, headers)
 
-    def changed(self, had: dict[int, bytes]) -> list[int]:
+    @property
+    def starts(self) -> range:
+        """Where the blocks begin."""
+        return range(self.head, self.size, self.block) if self.block else range(0)
+
+    def changed(self, file: int, had: dict[int, bytes], *, since: _Layout) -> list[int]:
         """Where the blocks begin of which `had` has another checksum or none."""
-        return [at for at, checksum in self.checksums.items() if had.get(at) != checksum]
+        if self == since:
+            return [at for at in self.starts if at not in had]
+        return [at for at, checksum in _read(file, self.starts, 8) if had.get(at) != checksum]
 
 
 def _read(source: int, starts: Iterable[int], length: int) -> list[tuple[int, bytes]]:
