@@ -28,6 +28,7 @@ __all__ = ["Outcome", "across_rows", "run_checks"]
 
 _SLICE_ROWS = 50_000
 _MANY_ROWS = 20_000
+_COLUMNS_AT_ONCE = 4
 # These compare rows with each other, so a slice would change their answer.
 _ACROSS_ROWS = ("unique", "increasing", "decreasing")
 
@@ -102,16 +103,32 @@ def _validate(
 def _counted(
     checks: Sequence[Check], made: Sequence[tuple[int, Any]], frame: pd.DataFrame
 ) -> dict[int, Any]:
-    """How many rows fail each check; those that drop rows see their own columns only."""
-    together = [
-        made[key] for key, check in enumerate(checks) if "ignore_row_if" not in check.kwargs
-    ]
-    counts = _validate(together, frame, _COUNTS) if together else {}
-    for key, check in enumerate(checks):
-        if "ignore_row_if" in check.kwargs:
-            narrow = frame[[name for name in dict.fromkeys(check.columns) if name in frame]]
-            counts |= _validate([made[key]], narrow, _COUNTS)
+    """How many rows fail each check."""
+    counts: dict[int, Any] = {}
+    for keys, names in _few_columns(checks):
+        narrow = frame[[name for name in names if name in frame]] if names else frame
+        counts |= _validate([made[key] for key in keys], narrow, _COUNTS)
     return counts
+
+
+def _few_columns(checks: Sequence[Check]) -> list[tuple[list[int], list[str]]]:
+    """Checks that are run together and the columns they see; none: they see the whole frame.
+
+    Great Expectations copies every column of a frame for each check of one of them.
+    """
+    groups: list[tuple[list[int], list[str]]] = []
+    filling: tuple[list[int], list[str]] | None = None
+    for key, check in enumerate(checks):
+        names = list(dict.fromkeys(("row_id", *check.columns))) if check.columns else []
+        if not names or "ignore_row_if" in check.kwargs:  # those drop rows for all beside them
+            groups.append(([key], names))
+            continue
+        if filling is None or len({*filling[1], *names}) > _COLUMNS_AT_ONCE:
+            filling = ([], [])
+            groups.append(filling)
+        filling[0].append(key)
+        filling[1].extend(name for name in names if name not in filling[1])
+    return groups
 
 
 def _raised(result: Any) -> str | None:
