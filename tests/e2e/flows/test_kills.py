@@ -159,10 +159,19 @@ def strike(stack: Stack, number: int, chance: random.Random) -> Blow:
         with contextlib.suppress(AssertionError):
             until(ended, f"the end of window {number}", patience_s=60)
             break
+    bury(stack, ident)
     state, detail, plans = outcome(stack, window) or ("missing", None, 0)
     blow = Blow(number, step, len(workers), restart, locked_s, runs, state, detail or "", plans)
     print(blow, flush=True)
     return blow
+
+
+def bury(stack: Stack, ident: str) -> None:
+    """End the run that was killed: one that gave no sign of life before stays pending for ever."""
+    record = stack.api.call("GET", f"/flow_runs/{ident}")
+    if record["state_type"] in ("PENDING", "RUNNING", "CANCELLING"):
+        state = {"type": "CRASHED", "name": "Crashed", "message": "killed by the test"}
+        stack.api.call("POST", f"/flow_runs/{ident}/set_state", {"state": state, "force": True})
 
 
 def survive(stack: Stack, windows: int, seed: int) -> None:
