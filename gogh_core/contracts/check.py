@@ -147,7 +147,18 @@ def _by_id(rows: pa.Table) -> pa.Table:
     """The rows in the order of their ids, each column in one piece, as pandas wants them."""
     rows = rows.combine_chunks()
     ids = np.asarray(rows["row_id"])
-    return rows if (ids[1:] > ids[:-1]).all() else rows.take(pa.array(np.argsort(ids)))
+    return rows if (ids[1:] > ids[:-1]).all() else rows.take(pa.array(_order(ids)))
+
+
+def _order(ids: _Numbers) -> _Numbers:
+    """Where each id is, from the lowest; without sorting where they are 0, 1, 2, ..."""
+    count = len(ids)
+    if ids.min() == 0 and ids.max() == count - 1:
+        places = np.full(count, -1, np.int64)
+        places[ids] = np.arange(count)
+        if (places >= 0).all():
+            return places
+    return np.argsort(ids)
 
 
 def _places(checked: pa.Table, found: _Numbers) -> _Numbers:

@@ -56,19 +56,25 @@ def ingest(
     state: ClusterState | None = None,
     tell: Tell = lambda _: None,
 ) -> IngestReport:
-    """Take in everything new and compute the observations it touches."""
-    store.migrate()
+    """Take in everything new and compute the observations it touches.
+
+    Each opening of the database costs what a thousand rows cost, so there are few.
+    """
     suites = load_suites(settings)
     reports: list[SourceReport] = []
     if state is not None:
         reports.append(record_state(store, settings, state, suites=suites, now=now))
-    clocks = skew.Clocks(store, settings)
-    reports.extend(ingest_spool(store, settings, suites, now=now, clocks=clocks, tell=tell))
+    with store.read() as connection:
+        clocks, known = skew.Clocks(connection), known_files(connection)
+    reports.extend(
+        ingest_spool(store, settings, suites, now=now, clocks=clocks, known=known, tell=tell)
+    )
     if settings.telemetry.prometheus_url is not None:
         reports.append(ingest_prometheus(store, settings, suites["gpu_samples"], now))
-    skews = clocks.settle(now)
-    observations = observe(store, settings, now=now, suite=suites["observations"])
-    removed = clean_spool(store, settings, tell=tell)
+    with store.write() as connection:
+        skews = clocks.settle(connection, now)
+        observations = observe(connection, settings, now=now, suite=suites["observations"])
+    removed = clean_spool(store, settings, known, tell=tell)
     return IngestReport(tuple(reports), observations, skews, removed)
 
 
@@ -79,12 +85,12 @@ def ingest_spool(
     *,
     now: datetime,
     clocks: skew.Clocks,
+    known: dict[str, Position],
     tell: Tell = lambda _: None,
 ) -> list[SourceReport]:
-    """Take in what is new in the spool, folder by folder."""
+    """Take in what is new in the spool, folder by folder; `known` is kept up to date."""
     if not settings.spool.exists():
         return []
-    known = known_files(store)
     listed = list(scan(settings.spool, max_file_mb=settings.telemetry.max_file_mb))
     reports = {folder: SourceReport(folder) for folder in FOLDERS}
     seen: set[str] = set()

@@ -23,7 +23,7 @@ import pyarrow as pa
 from gogh_core.contracts import Suite, as_batch, check_batch, load_suites
 from gogh_core.contracts import record as record_run
 from gogh_core.settings import Settings
-from gogh_core.store import Store, fetch
+from gogh_core.store import fetch
 from gogh_core.telemetry.rates import Rate, Reports, robust_rate
 from gogh_core.telemetry.stays import Event, Stay, Stretch, build_stays, stretches
 from gogh_core.telemetry.take import fill_temporary
@@ -54,23 +54,28 @@ class _World:
     checkpoints: dict[str, list[tuple[float, float]]]
 
 
-def observe(store: Store, settings: Settings, *, now: datetime, suite: Suite | None = None) -> int:
-    """Compute the observations that new rows touch; how many there are."""
+def observe(
+    connection: duckdb.DuckDBPyConnection,
+    settings: Settings,
+    *,
+    now: datetime,
+    suite: Suite | None = None,
+) -> int:
+    """Compute the observations that new rows touch, in the caller's transaction; how many."""
+    touched = fetch(connection, "telemetry_touched").to_pylist()
+    if not touched:
+        return 0
     suite = suite or load_suites(settings)["observations"]
-    with store.write() as connection:
-        touched = fetch(connection, "telemetry_touched").to_pylist()
-        if not touched:
-            return 0
-        windows: dict[float, tuple[set[str], set[str]]] = defaultdict(lambda: (set(), set()))
-        for row in touched:
-            jobs, servers = windows[row["window_start"]]
-            (servers if row["table_name"] == "gpu_samples" else jobs).add(row["entity"])
-        world = _load(connection, min(windows), max(windows) + settings.cycle.window_s)
-        found, redone = _stretches(world, windows, settings)
-        rates = _rates(connection, world, found, settings)
-        energies = _energies(connection, found, settings)
-        rows = _rows(world, found, rates, energies, settings=settings, now=now)
-        return _store(connection, suite, rows, redone, settings=settings, now=now)
+    windows: dict[float, tuple[set[str], set[str]]] = defaultdict(lambda: (set(), set()))
+    for row in touched:
+        jobs, servers = windows[row["window_start"]]
+        (servers if row["table_name"] == "gpu_samples" else jobs).add(row["entity"])
+    world = _load(connection, min(windows), max(windows) + settings.cycle.window_s)
+    found, redone = _stretches(world, windows, settings)
+    rates = _rates(connection, world, found, settings)
+    energies = _energies(connection, found, settings)
+    rows = _rows(world, found, rates, energies, settings=settings, now=now)
+    return _store(connection, suite, rows, redone, settings=settings, now=now)
 
 
 def _load(connection: duckdb.DuckDBPyConnection, since: float, until: float) -> _World:

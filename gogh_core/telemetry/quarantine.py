@@ -119,7 +119,9 @@ def readmit(
         good, bad = _readmit_table(store, settings, table, own, dict(repaired or {}), now=now)
         done += good
         failed |= bad
-    return Readmission(tuple(done), failed, observe(store, settings, now=now))
+    with store.write() as connection:
+        observations = observe(connection, settings, now=now)
+    return Readmission(tuple(done), failed, observations)
 
 
 def _readmit_table(

@@ -8,7 +8,9 @@ one forgets the file. A copy that is put back later brings duplicates or late ro
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+
+import duckdb
 
 from gogh_core.settings import Settings
 from gogh_core.store import Store, fetch
@@ -17,16 +19,16 @@ from gogh_core.telemetry.spool import Position, scan
 __all__ = ["clean_spool", "known_files"]
 
 
-def known_files(store: Store) -> dict[str, Position]:
+def known_files(connection: duckdb.DuckDBPyConnection) -> dict[str, Position]:
     """Every file that was seen, by its path below the spool."""
-    with store.read() as connection:
-        rows = fetch(connection, "telemetry_known_files").to_pylist()
+    rows = fetch(connection, "telemetry_known_files").to_pylist()
     return {row["path"]: Position(**row) for row in rows}
 
 
 def clean_spool(
     store: Store,
     settings: Settings,
+    known_now: Mapping[str, Position],
     *,
     tell: Callable[[str], None] = lambda _: None,
     clock: Callable[[], float] = time.time,
@@ -34,7 +36,7 @@ def clean_spool(
     """Remove old files that were wholly taken in; how many. Times are those of the file system."""
     telemetry = settings.telemetry
     before_ns = (clock() - telemetry.spool_keep_s) * 1e9
-    old = {key: p for key, p in known_files(store).items() if p.mtime_ns < before_ns}
+    old = {key: p for key, p in known_now.items() if p.mtime_ns < before_ns}
     if not old or not settings.spool.is_dir():
         return 0
     removed, trouble = 0, ""

@@ -18,8 +18,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from gogh_core.settings import Settings
-from gogh_core.store import Store, append_rows, fetch
+from gogh_core.store import append_rows, fetch
 from gogh_core.telemetry.parse import Piece
 
 __all__ = ["Clocks"]
@@ -32,12 +31,8 @@ _SKEW_S = 1.5
 class Clocks:
     """The offsets of all servers in one run."""
 
-    def __init__(self, store: Store, settings: Settings) -> None:
-        self._store = store
-        with store.read() as connection:
-            rows = fetch(connection, "telemetry_clock_offsets", receipts=_RECEIPTS).to_pylist()
-            # Left by a run that was ended before it settled.
-            self._unsettled = len(fetch(connection, "telemetry_clock_receipts")) > 0
+    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
+        rows = fetch(connection, "telemetry_clock_offsets", receipts=_RECEIPTS).to_pylist()
         recent: dict[str, list[float]] = defaultdict(list)
         for row in rows:
             recent[row["server_id"]].append(row["offset_s"])
@@ -75,19 +70,18 @@ class Clocks:
         if self._shown:
             append_rows(connection, "clock_receipts", pa.Table.from_pylist(self._shown))
             self._shown = []
-            self._unsettled = True
 
-    def settle(self, now: datetime) -> dict[str, float]:
-        """Make offsets of what the batches showed; the skews that were corrected."""
-        if self._unsettled:
-            with self._store.write() as connection:
-                shown = fetch(connection, "telemetry_clock_receipts").to_pylist()
-                behind = {row["server_id"]: row["behind_s"] for row in shown}
-                if len(behind) >= 2:
-                    append_rows(connection, "clock_offsets", self._offsets(behind, now))
-                    fetch(connection, "telemetry_trim_clock_offsets", keep=100)
-                fetch(connection, "telemetry_settle_clock_receipts")
-            self._unsettled = False
+    def settle(self, connection: duckdb.DuckDBPyConnection, now: datetime) -> dict[str, float]:
+        """Make offsets of what batches showed, also those of a run that was ended before it
+        settled; the skews that were corrected.
+        """
+        shown = fetch(connection, "telemetry_clock_receipts").to_pylist()
+        behind = {row["server_id"]: row["behind_s"] for row in shown}
+        if len(behind) >= 2:
+            append_rows(connection, "clock_offsets", self._offsets(behind, now))
+            fetch(connection, "telemetry_trim_clock_offsets", keep=100)
+        if shown:
+            fetch(connection, "telemetry_settle_clock_receipts")
         return dict(self.skew_s)
 
     def _offsets(self, behind: dict[str, float], now: datetime) -> pa.Table:

@@ -25,14 +25,13 @@ from gogh_core.telemetry import (
     drop,
     held,
     ingest,
-    observe,
     readmit,
     record_state,
     show,
     trusted,
 )
 from gogh_core.telemetry.parse import Piece
-from gogh_core.telemetry.retain import clean_spool, known_files
+from gogh_core.telemetry.retain import known_files
 from gogh_core.telemetry.skew import Clocks
 from gogh_core.telemetry.take import take
 from gogh_core.telemetry.text import text_blocks
@@ -40,8 +39,10 @@ from tests.telemetry.world import (
     START,
     adds_up,
     at,
+    cleaned,
     csv,
     ledger,
+    observed_now,
     opened,
     put,
     rows_of,
@@ -127,7 +128,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     first = take_in(settings, store, now)
     second_files(settings)
     second = take_in(settings, store, now)
-    observe(store, settings, now=now)
+    observed_now(settings, store, now)
     return World(settings, store, first, second)
 
 
@@ -272,7 +273,7 @@ def test_late_progress_changes_its_observation(world: World) -> None:
     lines = [report(s, "alone", 16000 + 8.0 * s) for s in range(260, 280)]
     put(world.settings, "progress/alone-r0-1.jsonl", "\n".join(lines) + "\n")
     take_in(world.settings, world.store, at(5010))
-    assert observe(world.store, world.settings, now=at(5010)) >= 1
+    assert observed_now(world.settings, world.store, at(5010)) >= 1
     assert observed(world, "alone")["samples"] > before
 
 
@@ -282,9 +283,9 @@ def test_late_samples_change_the_power_of_the_window_they_fall_into(world: World
     put(world.settings, "gpu/shared-2.csv", csv(late))
     take_in(world.settings, world.store, at(5010))
     assert ledger(world.store, "gpu/shared-2.csv")["rows_clean"] == 250
-    assert observe(world.store, world.settings, now=at(5010)) >= 1
+    assert observed_now(world.settings, world.store, at(5010)) >= 1
     assert observed(world, "alone")["power_w"] > 1.2 * before
-    assert observe(world.store, world.settings, now=at(5010)) == 0, "nothing is left to compute"
+    assert observed_now(world.settings, world.store, at(5010)) == 0, "nothing is left to compute"
 
 
 def test_a_repaired_row_is_readmitted_through_its_contract(world: World) -> None:
@@ -347,8 +348,11 @@ def test_a_job_that_moved_in_the_records_has_events(world: World) -> None:
     assert events == [("started", "grow"), ("stopped", "shared")]
 
 
-def receipt(store: Store, clocks: Clocks, run: int) -> pa.Table:
-    """One file of each of three servers, written at the same moment; one clock is 4 s ahead."""
+def receipt(store: Store, run: int) -> tuple[int, dict[str, float]]:
+    """One file of each of three servers, written at the same moment; one clock is 4 s ahead.
+
+    How many different times they tell after correction, and the skews that were corrected.
+    """
     received = at(1000.0 * run + 10)
     names = ("a", "b", "fast")
     batch = [
@@ -363,20 +367,18 @@ def receipt(store: Store, clocks: Clocks, run: int) -> pa.Table:
             "ts": pa.array(ts, pa.timestamp("us", "UTC")),
         }
     )
-    corrected = clocks.corrected(rows, batch)
     with store.write() as connection:
+        clocks = Clocks(connection)
+        corrected = clocks.corrected(rows, batch)
         clocks.keep(connection)
-    return corrected
+        skews = clocks.settle(connection, at(1000.0 * run))
+    return len(set(corrected["ts"].to_pylist())), skews
 
 
 def test_a_clock_that_is_ahead_is_corrected_after_three_receipts(world: World) -> None:
     for run in range(3):
-        clocks = Clocks(world.store, world.settings)
-        assert len(set(receipt(world.store, clocks, run)["ts"].to_pylist())) == 2
-        assert clocks.settle(at(1000.0 * run)) == {}
-    clocks = Clocks(world.store, world.settings)
-    assert len(set(receipt(world.store, clocks, 3)["ts"].to_pylist())) == 1
-    assert clocks.settle(at(3000)) == {"fast": 4.0}
+        assert receipt(world.store, run) == (2, {})
+    assert receipt(world.store, 3) == (1, {"fast": 4.0})
 
 
 def test_only_old_files_that_were_wholly_taken_leave_the_spool(world: World) -> None:
@@ -392,15 +394,16 @@ def test_only_old_files_that_were_wholly_taken_leave_the_spool(world: World) -> 
     take_in(settings, store, at(5010))
     put(settings, "gpu/over-44.csv", data + sample(44, "over") + "\n", age_s=weeks_s)
     unseen.rename(settings.spool / "gpu/over-45.csv")
-    assert clean_spool(store, settings) == 1
+    assert cleaned(settings, store) == 1
     assert [path.exists() for path in (old, young, refused, grown)] == [False, True, True, True]
     assert (settings.spool / "gpu/over-45.csv").exists()
-    known = known_files(store)
+    with store.read() as connection:
+        known = known_files(connection)
     assert not {"gpu/over-40.csv", "gpu/over-43.csv"} & set(known)
     put(settings, "gpu/over-40.csv", data, age_s=weeks_s)
     [again] = take_in(settings, store, at(5010)).sources
     assert again.rows_duplicate == again.rows_in - 1, "only what had grown is new"
-    assert clean_spool(store, settings) == 3
+    assert cleaned(settings, store) == 3
 
 
 def test_a_file_that_cannot_be_removed_is_told_and_kept_in_mind(
@@ -415,10 +418,10 @@ def test_a_file_that_cannot_be_removed_is_told_and_kept_in_mind(
     told: list[str] = []
     with monkeypatch.context() as patch:
         patch.setattr("pathlib.Path.unlink", forbidden)
-        assert clean_spool(world.store, world.settings, tell=told.append) == 0
+        assert cleaned(world.settings, world.store, told.append) == 0
     assert told == ["gpu/over-50.csv was taken in but cannot be removed (Permission denied)"]
     assert not take_in(world.settings, world.store, at(5010)).sources
-    assert clean_spool(world.store, world.settings) == 1
+    assert cleaned(world.settings, world.store) == 1
 
 
 def test_one_call_takes_in_records_spool_and_observations(tmp_path_factory: Any) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,8 @@ from gogh_core.settings import Settings, load
 from gogh_core.store import Store, fetch
 from gogh_core.telemetry import IngestReport, record_state
 from gogh_core.telemetry.ingest import ingest_spool
+from gogh_core.telemetry.observe import observe
+from gogh_core.telemetry.retain import clean_spool, known_files
 from gogh_core.telemetry.skew import Clocks
 
 START = datetime(2026, 1, 5, 9, 0, tzinfo=UTC)
@@ -99,9 +101,24 @@ def csv(lines: Iterable[str], header: str = HEADER) -> str:
 def take_in(settings: Settings, store: Store, now: datetime) -> IngestReport:
     """The spool only: no records, no observations."""
     suites = load_suites(settings)
-    clocks = Clocks(store, settings)
-    reports = ingest_spool(store, settings, suites, now=now, clocks=clocks)
-    return IngestReport(tuple(reports), 0, clocks.settle(now))
+    with store.read() as connection:
+        clocks, known = Clocks(connection), known_files(connection)
+    reports = ingest_spool(store, settings, suites, now=now, clocks=clocks, known=known)
+    with store.write() as connection:
+        return IngestReport(tuple(reports), 0, clocks.settle(connection, now))
+
+
+def observed_now(settings: Settings, store: Store, now: datetime) -> int:
+    """How many observations there were to compute."""
+    with store.write() as connection:
+        return observe(connection, settings, now=now)
+
+
+def cleaned(settings: Settings, store: Store, tell: Callable[[str], None] = print) -> int:
+    """How many files left the spool."""
+    with store.read() as connection:
+        known = known_files(connection)
+    return clean_spool(store, settings, known, tell=tell)
 
 
 def rows_of(store: Store, query: str) -> list[tuple[Any, ...]]:
