@@ -189,7 +189,7 @@ def _unused(first: str, taken: set[str]) -> str:
 def _numbered(rows: pa.Table) -> pa.Table:
     """The rows with `row_id`, and GPU types by our names."""
     rows = rows.append_column("row_id", pa.array(np.arange(len(rows)), pa.int64()))
-    return with_gpu_types(rows).combine_chunks()
+    return with_gpu_types(rows)
 
 
 def with_gpu_types(rows: pa.Table) -> pa.Table:
