@@ -1,12 +1,14 @@
 """What a manager can be asked to do to the world, and the faults that can befall it.
 
 Every function checks first and changes afterwards, so that a refused action changes nothing.
+`carry` does what is written down: an action is carried out from the same words the first time and
+whenever the cluster's log is read again, and does the same each time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Literal
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
 
 from gogh_core import hardware
 from gogh_core.domain import JobState, Mode, PowerState, Slot
@@ -16,12 +18,19 @@ from gogh_core.simulation.records import JobRecord, Place, ServerRecord
 from gogh_core.simulation.site import SWITCH_OFF_S, SWITCH_ON_S
 from gogh_core.simulation.world import World
 
-__all__ = ["FAULTS", "fault", "hold", "limit", "move", "place", "release", "switch"]
+__all__ = ["FAULTS", "carry", "fault", "hold", "limit", "move", "place", "release", "switch"]
 
 START_S = 20
 FaultKind = Literal[
     "gpu_dies", "server_vanishes", "job_crashes", "telemetry_stops", "server_returns"
 ]
+
+
+def carry(world: World, do: str, told: Mapping[str, Any]) -> None:
+    """Carry out the action of that name, told in words that JSON knows."""
+    if "slots" in told:
+        told = {**told, "slots": tuple(Slot.from_dict(slot) for slot in told["slots"])}
+    _ACTIONS[do](world, **told)
 
 
 def place(
@@ -160,6 +169,17 @@ FAULTS: dict[str, Callable[[World, str], None]] = {
     "job_crashes": _job_crashes,  # job
     "telemetry_stops": _telemetry_stops,  # server, or all
     "server_returns": _server_returns,  # server: repaired, telemetry included
+}
+
+
+_ACTIONS: dict[str, Callable[..., None]] = {
+    "place": place,
+    "move": move,
+    "hold": hold,
+    "release": release,
+    "switch": switch,
+    "limit": limit,
+    "fault": fault,
 }
 
 

@@ -1,12 +1,12 @@
 """The embedded cluster as a cluster manager: the world, its disk, its spool.
 
-Every method takes the lock, looks whether another process changed the state, does one thing, and
-commits it. `advance` runs the clock; actions take effect at the virtual now.
+Every method takes the lock, looks what other processes did meanwhile, does one thing, and commits
+it. `advance` runs the clock; actions take effect at the virtual now.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
@@ -24,7 +24,6 @@ from gogh_core.simulation.metrics import Metrics, between, meter_row
 from gogh_core.simulation.policies import first_come
 from gogh_core.simulation.recorder import SpoolRecorder
 from gogh_core.simulation.records import JobRecord
-from gogh_core.simulation.world import World
 
 if TYPE_CHECKING:
     from gogh_core.store import Store
@@ -165,7 +164,8 @@ class SimulatedCluster:
         key: str,
     ) -> None:
         """Start a waiting job there; who shares is whoever has the same slot."""
-        self._act(key, lambda w: actions.place(w, job, slots, power_limit_w=power_limit_w))
+        where = [slot.to_dict() for slot in slots]
+        self._act(key, "place", job_id=job, slots=where, power_limit_w=power_limit_w)
 
     def move(
         self,
@@ -177,45 +177,47 @@ class SimulatedCluster:
         key: str,
     ) -> None:
         """Carry a running job over; it is MOVING on its new slots until it has started again."""
-        self._act(key, lambda w: actions.move(w, job, slots, power_limit_w=power_limit_w))
+        where = [slot.to_dict() for slot in slots]
+        self._act(key, "move", job_id=job, slots=where, power_limit_w=power_limit_w)
 
     def hold(self, job: str, *, key: str) -> None:
         """Stop a job and let it wait."""
-        self._act(key, lambda world: actions.hold(world, job))
+        self._act(key, "hold", job_id=job)
 
     def release(self, job: str, *, key: str) -> None:
         """Leave a job to the cluster's own first-come-first-served scheduler."""
-        self._act(key, lambda world: actions.release(world, job))
+        self._act(key, "release", job_id=job)
 
     def switch(self, server: str, *, on: bool, key: str) -> None:
         """Switch a server on or off; it takes its time on the virtual clock."""
-        self._act(key, lambda world: actions.switch(world, server, on=on))
+        self._act(key, "switch", server_id=server, on=on)
 
     def set_power_limit(self, server: str, gpu: int, watts: float, *, key: str) -> None:
         """Limit what one GPU may draw."""
-        self._act(key, lambda world: actions.limit(world, server, gpu, watts))
+        self._act(key, "limit", server_id=server, gpu=gpu, watts=watts)
 
     def fault(self, kind: str, target: str, *, key: str | None = None) -> None:
         """Let something break: gpu_dies, server_vanishes, job_crashes, telemetry_stops."""
+        try:
+            self._act(key, "fault", kind=kind, target=target)
+        except ActionFailed as error:
+            raise InvalidInput(error.what, where=error.where, todo=error.todo) from error
 
-        def strike(world: World) -> None:
-            try:
-                actions.fault(world, kind, target)
-            except ActionFailed as error:
-                raise InvalidInput(error.what, where=error.where, todo=error.todo) from error
-
-        self._act(key, strike)
-
-    def _act(self, key: str | None, action: Callable[[World], None]) -> None:
+    def _act(self, key: str | None, do: str, **told: Any) -> None:
         with self._disk.lock():
             self._load()
             if key is not None and key in self._keys:
                 return
+            action = {"do": do, "told": told, "key": key}
             with self._undone_on_error():
-                action(self._world)
-                if key is not None:
-                    self._keys[key] = self._world.now_s
-                self._commit([])
+                self._carry(action)
+                self._disk.add(action)
+
+    def _carry(self, action: Mapping[str, Any]) -> None:
+        """What an action does, now or when it is read again."""
+        actions.carry(self._world, action["do"], action["told"])
+        if action["key"] is not None:
+            self._keys[action["key"]] = self._world.now_s
 
     # -- disk ------------------------------------------------------------------------------
 
@@ -229,9 +231,14 @@ class SimulatedCluster:
             raise
 
     def _load(self) -> None:
-        state, changed = self._disk.load()
-        if not changed:
-            return
+        with self._undone_on_error():
+            state, changed, done = self._disk.load()
+            if changed:
+                self._restore(state)
+            for action in done:
+                self._carry(action)
+
+    def _restore(self, state: Mapping[str, Any]) -> None:
         if state["settings"] != self._fingerprint():
             raise ClusterError(
                 "this cluster was made with other simulation settings",

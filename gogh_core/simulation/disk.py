@@ -1,9 +1,12 @@
-"""The embedded cluster's state on disk: one atomic commit for each advance or action.
+"""The embedded cluster's state on disk: each advance and each action is done whole or not at all.
 
-`state.json` is the whole truth and is replaced at once. Files for the spool are written to
-`outbox/<generation>/` first, the commit names that generation, and only then is each renamed into
-the spool; so a killed process leaves either nothing of an advance or all of it, and opening the
-cluster again finishes what was committed. `ended.jsonl` and `meter.jsonl` only grow; the commit
+`state.json` is the state after an advance and is replaced at once. An action adds one line to
+`actions-<generation>.jsonl`, because writing a large state again for each of hundreds would be most
+of the work; the state and the whole lines of its generation, done again in their order, are the
+truth. The next commit holds what they did and begins an empty file. Files for the spool are written
+to `outbox/<generation>/` first, the commit names that generation, and only then is each renamed
+into the spool; so a killed process leaves either nothing of an advance or all of it, and opening
+the cluster again finishes what was committed. `ended.jsonl` and `meter.jsonl` only grow; the commit
 says how many bytes of them count, and what a killed process wrote after that is cut off.
 
 `seam` marks every point where a kill would hurt; the tests kill at each of them.
@@ -43,6 +46,7 @@ class Disk:
         self.spool = spool
         self._seen: bytes | None = None
         self._state: dict[str, Any] = {}
+        self._followed = 0  # bytes of the state's actions that this object knows
 
     @property
     def _file(self) -> Path:
@@ -61,8 +65,8 @@ class Disk:
             fcntl.flock(handle, fcntl.LOCK_EX)
             yield
 
-    def load(self) -> tuple[dict[str, Any], bool]:
-        """The committed state, and whether it changed since this object last saw it."""
+    def load(self) -> tuple[dict[str, Any], bool, list[dict[str, Any]]]:
+        """The committed state, whether it is new to this object, and actions new to it since."""
         try:
             raw = self._file.read_bytes()
         except OSError as error:
@@ -70,7 +74,7 @@ class Disk:
                 f"cannot be read: {error.strerror}", where=str(self._file)
             ) from error
         if raw == self._seen:
-            return self._state, False
+            return self._state, False, self._news()
         try:
             state = json.loads(raw)
         except ValueError as error:
@@ -78,12 +82,17 @@ class Disk:
         if not isinstance(state, dict) or state.get("schema") != _SCHEMA:
             raise ClusterError("is no state of an embedded cluster", where=str(self._file))
         self._recover(int(state["generation"]))
-        self._seen, self._state = raw, state
-        return state, True
+        self._seen, self._state, self._followed = raw, state, 0
+        return state, True, self._news()
 
     def forget(self) -> None:
         """Read the state again next time, whatever it is."""
         self._seen = None
+
+    def add(self, action: Mapping[str, Any]) -> None:
+        """Make an action that was done to the state part of the truth."""
+        log = _actions(int(self._state["generation"]))
+        self._followed += self._append(log, self._followed, [action])
 
     def commit(
         self,
@@ -107,6 +116,9 @@ class Disk:
             seam(f"{name} is in the outbox")
         for log, entries in rows.items():
             lengths[log] += self._append(log, lengths[log], entries)
+        # There before the state is, so that both names are on the disk with it.
+        (self.home / f"{_actions(generation)}.jsonl").write_bytes(b"")
+        seam("the file of the next actions is there")
         state = {
             "schema": _SCHEMA,
             "generation": generation,
@@ -116,7 +128,8 @@ class Disk:
         }
         text = json.dumps(state, separators=(",", ":"), allow_nan=False).encode()
         self._replace(text)
-        self._seen, self._state = text, state
+        self._seen, self._state, self._followed = text, state, 0
+        self._drop_actions(generation)
         self._publish(generation)
 
     def rows(self, log: str) -> list[dict[str, Any]]:
@@ -135,6 +148,28 @@ class Disk:
                 number = path.name.removeprefix(f"{stem}-").partition(".")[0]
                 if number.isdigit() and int(number) < before:
                     path.unlink(missing_ok=True)
+
+    def _news(self) -> list[dict[str, Any]]:
+        """Actions on the committed state that this object has not followed; a half line is none."""
+        path = self.home / f"{_actions(int(self._state['generation']))}.jsonl"
+        if not path.exists():
+            return []
+        with path.open("rb") as handle:
+            handle.seek(self._followed)
+            whole, end, _ = handle.read().rpartition(b"\n")
+        try:
+            found = [json.loads(line) for line in whole.splitlines()]
+        except ValueError as error:
+            raise ClusterError("is not JSON", where=str(path)) from error
+        self._followed += len(whole + end)
+        return found
+
+    def _drop_actions(self, generation: int) -> None:
+        """Take away the actions of other states than this one, which holds what they did."""
+        for path in self.home.glob(f"{_actions('*')}.jsonl"):
+            if path.stem != _actions(generation):
+                path.unlink()
+        seam("the actions of the last state are gone")
 
     def _append(self, log: str, at: int, entries: Sequence[Mapping[str, Any]]) -> int:
         if not entries:
@@ -190,12 +225,18 @@ class Disk:
 
     def _recover(self, generation: int) -> None:
         """Finish what was committed, and throw away what was not."""
+        self._drop_actions(generation)
         root = self.home / "outbox"
         if not root.exists():
             return
         self._publish(generation)
         for left in root.iterdir():
             shutil.rmtree(left, ignore_errors=True)
+
+
+def _actions(generation: int | str) -> str:
+    """The log of the actions on one state."""
+    return f"actions-{generation}"
 
 
 def _carry(source: Path, target: Path) -> None:

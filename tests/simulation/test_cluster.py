@@ -53,6 +53,10 @@ def status(cluster: SimulatedCluster, job: str):
     return found
 
 
+def on_disk(home: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in home.rglob("*") if path.is_file()}
+
+
 A100 = Slot("a100-01", (0,))
 H100 = Slot("h100-01", (1,))
 
@@ -130,7 +134,7 @@ def test_the_same_key_twice_is_harmless(cluster) -> None:
 
 def test_a_refused_action_changes_nothing(cluster, tmp_path: Path) -> None:
     job = gang(cluster)
-    before = (tmp_path / "state.json").read_bytes()
+    before = on_disk(tmp_path)
     for slots in (
         (Slot("nowhere", (0,)),),
         (Slot("a100-01", (9,)),),
@@ -145,7 +149,7 @@ def test_a_refused_action_changes_nothing(cluster, tmp_path: Path) -> None:
         cluster.hold("j99999", key="x")
     with pytest.raises(ActionFailed):
         cluster.set_power_limit("a100-01", 0, 5.0, key="y")
-    assert (tmp_path / "state.json").read_bytes() == before
+    assert on_disk(tmp_path) == before
     assert status(cluster, job).state is JobState.WAITING
 
 
@@ -281,14 +285,37 @@ def test_it_goes_on_where_another_process_left_it(tmp_path: Path) -> None:
     assert status(first, job).slots == (A100,)
 
 
+def test_actions_read_again_leave_the_same_world_and_a_half_written_one_counts_for_nothing(
+    tmp_path: Path,
+) -> None:
+    cluster = SimulatedCluster(tmp_path, CALM)
+    put(cluster, gang(cluster), A100)
+    put(cluster, gang(cluster), H100)
+    cluster.switch("t4-01", on=False, key="off")
+    cluster.fault("job_crashes", gang(cluster), key="crash")
+    (log,) = tmp_path.glob("actions-*.jsonl")
+    with log.open("ab") as handle:
+        handle.write(b'{"do": "fault", "told": {"kind": "server_va')
+    again = SimulatedCluster(tmp_path, CALM)
+    assert again.state() == cluster.state()
+    again.switch("t4-01", on=True, key="on")
+    assert again.state() == cluster.state()
+    again.advance(60)
+    (empty,) = tmp_path.glob("actions-*.jsonl")
+    assert empty.name != log.name
+    assert not empty.read_bytes()
+    assert SimulatedCluster(tmp_path, CALM).state() == cluster.state()
+
+
 def test_a_home_of_other_settings_or_a_damaged_one_is_refused(tmp_path: Path) -> None:
     SimulatedCluster(tmp_path, CALM)
     with pytest.raises(ClusterError, match="other simulation settings"):
         SimulatedCluster(tmp_path, CALM.model_copy(update={"seed": 4}))
     SimulatedCluster(tmp_path, CALM.model_copy(update={"garbage_rate": 0.5}))
-    (tmp_path / "state.json").write_text("{")
-    with pytest.raises(ClusterError, match="JSON"):
-        SimulatedCluster(tmp_path, CALM)
+    for damaged in (*tmp_path.glob("actions-*.jsonl"), tmp_path / "state.json"):
+        damaged.write_text("{\n")
+        with pytest.raises(ClusterError, match=f"{damaged.name}.* JSON"):
+            SimulatedCluster(tmp_path, CALM)
 
 
 def test_inference_follows_the_day_and_spreads(tmp_path: Path) -> None:
