@@ -21,6 +21,8 @@ from gogh_core.simulation.world import World
 __all__ = ["POLICIES", "Policy", "best_fit", "first_come"]
 
 Policy = Callable[[World], None]
+_Users = dict[tuple[str, int], list[JobRecord]]
+"""Who sits on each GPU (server, index)."""
 _USABLE = (PowerState.ON, PowerState.SWITCHING_ON)
 
 
@@ -31,9 +33,8 @@ def first_come(world: World, only: Callable[[JobRecord], bool] = lambda _: True)
             slots = _first_free(world, record)
             if slots:
                 actions.place(world, record.id, slots)
-    for record in _short(world):
-        if only(record):
-            _grow(world, record, _free_singles(world, record))
+    for record in _short(world, only):
+        _grow(world, record, _free_singles(world, record))
 
 
 def best_fit(world: World) -> None:
@@ -77,28 +78,34 @@ def _queue(world: World, key: Callable[[JobRecord], object]) -> list[JobRecord]:
     return sorted(waiting, key=lambda job: (key(job), job.id))
 
 
-def _short(world: World) -> list[JobRecord]:
+def _short(world: World, only: Callable[[JobRecord], bool] = lambda _: True) -> list[JobRecord]:
     """Running spread jobs that need more replicas than they have."""
+    running = [
+        record
+        for record in world.jobs.values()
+        if record.demand.job.mode is Mode.SPREAD and record.places and only(record)
+    ]
+    users = _users(world) if running else {}
     found = []
-    for record in world.jobs.values():
-        if record.demand.job.mode is Mode.SPREAD and record.places:
-            have = sum(_rate_at(world, record, place.slot) for place in record.places)
-            if have < world.required(record) and len(record.places) < record.demand.job.max_gpus:
-                found.append(record)
+    for record in running:
+        have = sum(_rate_at(world, record, place.slot, users) for place in record.places)
+        if have < world.required(record) and len(record.places) < record.demand.job.max_gpus:
+            found.append(record)
     return found
 
 
 def _grow(world: World, record: JobRecord, offers: Iterable[Slot], *, switch: bool = False) -> None:
     slots = [place.slot for place in record.places]
     need = world.required(record)
-    have = sum(_rate_at(world, record, slot) for slot in slots)
+    users = _users(world)
+    have = sum(_rate_at(world, record, slot, users) for slot in slots)
     before = len(slots)
     for slot in offers:
         if have >= need or len(slots) >= record.demand.job.max_gpus:
             break
         if slot not in slots:
             slots.append(slot)
-            have += _rate_at(world, record, slot)
+            have += _rate_at(world, record, slot, users)
     if len(slots) > before:
         if switch:
             _switch_on(world, slots)
@@ -111,8 +118,8 @@ def _switch_on(world: World, slots: Iterable[Slot]) -> None:
             actions.switch(world, slot.server, on=True)
 
 
-def _users(world: World) -> dict[tuple[str, int], list[JobRecord]]:
-    found: dict[tuple[str, int], list[JobRecord]] = {}
+def _users(world: World) -> _Users:
+    found: _Users = {}
     for job in world.jobs.values():
         for place in job.places:
             for gpu in place.gpus:
@@ -120,11 +127,9 @@ def _users(world: World) -> dict[tuple[str, int], list[JobRecord]]:
     return found
 
 
-def _rate_at(world: World, record: JobRecord, slot: Slot) -> float:
+def _rate_at(world: World, record: JobRecord, slot: Slot, users: _Users) -> float:
     """The mean rate of one replica or gang on a slot, with whoever is there."""
-    others = [
-        job for job in _users(world).get((slot.server, slot.gpus[0]), []) if job is not record
-    ]
+    others = [job for job in users.get((slot.server, slot.gpus[0]), []) if job is not record]
     names = (record.demand.job.job_class, *(job.demand.job.job_class for job in others[:1]))
     run = world.truth.run(world.servers[slot.server].server.gpu_type, len(slot.gpus), names)
     return run.throughput[0] if run else 0.0
@@ -134,7 +139,7 @@ def _alive(server: ServerRecord) -> list[int]:
     return [gpu for gpu in range(server.server.gpus) if gpu not in server.dead]
 
 
-def _free(server: ServerRecord, users: dict[tuple[str, int], list[JobRecord]]) -> list[int]:
+def _free(server: ServerRecord, users: _Users) -> list[int]:
     return [gpu for gpu in _alive(server) if not users.get((server.server.id, gpu))]
 
 
@@ -169,12 +174,12 @@ def _free_singles(world: World, record: JobRecord) -> list[Slot]:
 def _replicas(world: World, record: JobRecord, offers: Iterable[Slot]) -> tuple[Slot, ...]:
     """Slots that reach the rate together, or as many as there are."""
     chosen: list[Slot] = []
-    have, need = 0.0, world.required(record)
+    have, need, users = 0.0, world.required(record), _users(world)
     for slot in offers:
         if have >= need or len(chosen) >= record.demand.job.max_gpus:
             break
         chosen.append(slot)
-        have += _rate_at(world, record, slot)
+        have += _rate_at(world, record, slot, users)
     return tuple(chosen)
 
 
