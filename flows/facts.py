@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gogh_core.allocation import Problem, explain
+from gogh_core.allocation import Problem, decisions
 from gogh_core.domain import ClusterState, Plan, Slot
-from gogh_core.errors import GoghError
 
 __all__ = ["JobFacts", "job_facts", "job_watts", "reasons"]
-
-_EXPLAINED = 60
-"""Staying where one is needs no reason, and explaining thousands of jobs takes minutes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,13 +64,6 @@ def job_watts(problem: Problem, plan: Plan) -> dict[str, float]:
 
 
 def reasons(problem: Problem, plan: Plan) -> dict[str, str]:
-    """Why each job that starts is where it is, in one sentence."""
-    starts = [p.job for p in plan.placements if p.job in problem.job_of]
-    found: dict[str, str] = {}
-    for job in dict.fromkeys(starts):
-        if not problem.job_of[job].at and len(found) < _EXPLAINED:
-            try:
-                found[job] = explain(problem, plan, job).decision
-            except GoghError:
-                continue
-    return found
+    """Why each job that starts is where it is; staying where one is needs no reason."""
+    starts = {p.job: None for p in plan.placements if p.job in problem.job_of}
+    return decisions(problem, plan, [job for job in starts if not problem.job_of[job].at])

@@ -1,6 +1,6 @@
 """The allocation room: problem in, plan out, checked by somebody else before it leaves."""
 
-from gogh_core.allocation.explain import Explanation, explain
+from gogh_core.allocation.explain import Explanation, decisions, explain
 from gogh_core.allocation.options import Option, OptionTable
 from gogh_core.allocation.planner import greedy, plan
 from gogh_core.allocation.problem import Limits, Problem, ProblemJob, ProblemServer
@@ -19,6 +19,7 @@ __all__ = [
     "ProblemServer",
     "Violation",
     "can_hold",
+    "decisions",
     "explain",
     "greedy",
     "load_problem",

@@ -1,10 +1,11 @@
 """Why a job is where it is, in sentences its owner understands.
 
-`explain` tells the decision. With time to do so it plans the problem again with one thing changed
-(`explain_again`) and tells what each alternative would have cost, which limit binds and, for a
-job that waits, what would make it run: each of these sentences is the cost of a plan that exists.
-Without time, or for more jobs than can be planned again exactly, it tells estimates from the
-prices in the plan's certificate (`explain_prices`) and says so.
+`explain` tells the decision (`decisions` only that, for as many jobs as one likes). With time to do
+so it plans the problem again with one thing changed (`explain_again`) and tells what each
+alternative would have cost, which limit binds and, for a job that waits, what would make it run:
+each of these sentences is the cost of a plan that exists. Without time, or for more jobs than can
+be planned again exactly, it tells estimates from the prices in the plan's certificate
+(`explain_prices`) and says so.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from gogh_core.allocation.verify_view import view_of
 from gogh_core.domain import Placement, Plan
 from gogh_core.errors import InvalidInput
 
-__all__ = ["Alternative", "Explanation", "explain"]
+__all__ = ["Alternative", "Explanation", "decisions", "explain"]
 
 _SHOWN = 4
 _TRIED = 6
@@ -116,6 +117,17 @@ def explain(problem: Problem, plan: Plan, job_id: str, *, time_limit_s: float = 
     options = _options(problem, plan, job, placements, estimates, asker)
     changes = tuple(_changes(question.text for question in questions))
     return Explanation(job_id, decision, tuple(options), binding, changes, questions)
+
+
+def decisions(problem: Problem, plan: Plan, jobs: Iterable[str]) -> dict[str, str]:
+    """Where each of these jobs runs and how fast, or why it waits, without the alternatives."""
+    placements: dict[str, list[Placement]] = {}
+    for placement in plan.placements:
+        placements.setdefault(placement.job, []).append(placement)
+    return {
+        name: _decision(problem, plan, problem.job_of[name], placements.get(name, []))
+        for name in jobs
+    }
 
 
 def _decision(problem: Problem, plan: Plan, job: ProblemJob, placements: list[Placement]) -> str:

@@ -14,6 +14,7 @@ from gogh_core.allocation import (
     Problem,
     ProblemJob,
     ProblemServer,
+    decisions,
     explain,
     plan,
 )
@@ -44,6 +45,7 @@ def told_truly(problem: Problem) -> tuple[int, int, int]:
     for job in problem.jobs:
         told = explain(problem, made, job.id, time_limit_s=24)
         assert job.id in told.decision
+        assert decisions(problem, made, [job.id]) == {job.id: told.decision}
         rows = rows_by_name(problem, made, job)
         for option in told.options:
             if option.what not in rows or not option.sure:
