@@ -87,8 +87,11 @@ def environment(settings: Settings) -> dict[str, str]:
     config = os.environ.get("GOGH_CONFIG") or ("gogh.toml" if Path("gogh.toml").exists() else None)
     if config:
         kept["GOGH_CONFIG"] = str(Path(config).absolute())
+    # The `python` of a run is this one, whether or not the shell knows it.
+    bin_folder = str(Path(sys.executable).parent)
     kept |= {
         _MARK: str(home),
+        "PATH": os.pathsep.join([bin_folder, os.environ.get("PATH", os.defpath)]),
         "GOGH_HOME": str(home),
         "PREFECT_HOME": str(prefect_home),
         "PREFECT_API_URL": api_url(settings),

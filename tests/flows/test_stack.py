@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import shutil
 import sys
 from pathlib import Path
 
@@ -125,6 +126,15 @@ def test_prefect_yaml_takes_cadence_pool_and_damper_from_the_settings(tmp_path):
     assert by_name["reallocation"]["schedules"][0]["interval"] == 60
     assert {entry["work_pool"]["name"] for entry in raw["deployments"]} == {"mine"}
     assert by_name["replan"]["triggers"][0]["within"] == 7.0
+
+
+def test_a_run_is_started_at_once_by_the_python_that_started_the_worker(tmp_path):
+    settings = load(home=tmp_path)
+    raw = rendered_deployments(settings, (PROJECT / "prefect.yaml").read_text())
+    (command,) = {entry["work_pool"]["job_variables"]["command"] for entry in raw["deployments"]}
+    found = shutil.which(command.split()[0], path=environment(settings)["PATH"])
+    assert found is not None
+    assert Path(found).parent == Path(sys.executable).parent
 
 
 def test_every_deployment_names_a_flow_with_a_description_and_tags():
