@@ -24,6 +24,9 @@ __all__ = ["Box", "Search"]
 
 Floats = npt.NDArray[np.float64]
 WHOLE = 1e-6
+_PATIENCE = 6
+_NEARLY = 10.0
+"""How many times farther an LP may be from its end when it has stopped moving."""
 
 Box = dict[tuple[str, int], tuple[int, int]]
 """Bounds of a branch: ("servers" or "gpus", kind) to (low, high)."""
@@ -83,6 +86,7 @@ class Search:
         """
         best: tuple[LpResult, Prices] | None = None
         first = True
+        costs: list[float] = []
         for _ in range(rounds):
             left = max(0.05, self.left_s())
             result = self.lp.solve(dual=first and self.rounds > 0, time_s=left, light=True)
@@ -101,7 +105,9 @@ class Search:
             scale = abs(result.cost + self.c.fixed_w)
             if self.out_of_time():
                 break
-            if not added or -self.pricer.worst <= tolerance * scale:
+            costs.append(result.cost)
+            near = tolerance * scale * (_NEARLY if self._stuck(costs, tolerance * scale) else 1.0)
+            if not added or -self.pricer.worst <= near:
                 self.lp.fill(result)
                 if not self.forbid_selves(result.x):
                     break
@@ -109,6 +115,13 @@ class Search:
         if best is not None and not len(best[0].reduced):
             self.lp.fill(best[0])
         return best
+
+    def _stuck(self, costs: list[float], least: float) -> bool:
+        """Whether the LP has not moved for some rounds, as it does near its end with spread jobs:
+        what they would pay for a side is estimated from above, and never becomes nothing."""
+        if not self.pricer.spread or len(costs) <= _PATIENCE:
+            return False
+        return costs[-1 - _PATIENCE] - costs[-1] < least
 
     def forbid_selves(self, x: Floats) -> int:
         """Rows against jobs that are their own partners in the LP; the count of new ones."""

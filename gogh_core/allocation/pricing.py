@@ -78,6 +78,8 @@ class Pricer:
         self.worst = 0.0
         self.frozen: set[int] = set()
         """Groups that are decided already and take no new columns."""
+        self.host_gains: Floats | None = None
+        self.loose: dict[int, npt.NDArray[np.bool_]] = {}
 
     def _blocks(self) -> list[_Block]:
         c = self.c

@@ -31,6 +31,9 @@ Floats = npt.NDArray[np.float64]
 INF = np.inf
 _LABELS = 4000
 _PER_ROUND = 3
+_SINGLES = 12
+_LESS_W = 1e-6
+"""So that alone is dearer than nothing: what costs the same would hide a better way to stay."""
 
 
 def worths(pricer: Pricer, prices: Prices) -> Floats:
@@ -113,8 +116,12 @@ def add_bundles(pricer: Pricer, prices: Prices) -> int:
     option = pricer.option_prices(prices, place_cost)
     bids = [pricer.offers(block, prices) for block in pricer.blocks]
     tops, guesses = [], []
+    slots: dict[int, list[tuple[int, int]]] = {}
+    for row, side, realm in prices.slots:
+        slots.setdefault(realm, []).append((row, side))
     for realm in range(len(c.realms)):
         top, who, _ = pricer._tops(bids, realm)
+        settle(pricer, prices, option, top, realm, slots.get(realm, []))
         raise_offers(pricer, prices, option, top, who, realm)
         tops.append((top, who))
         guesses.append(_guessed(pricer, option, top, realm))
@@ -132,6 +139,84 @@ def add_bundles(pricer: Pricer, prices: Prices) -> int:
         if c.running[group.first] and c.stay_of(group.first) is not None:
             added += add_keeps(pricer, prices, group, tops)
     return added
+
+
+def settle(
+    pricer: Pricer,
+    prices: Prices,
+    option: Floats,
+    top: Floats,
+    realm: int,
+    slots: list[tuple[int, int]],
+) -> None:
+    """Ask each side as much as may be asked: the LP leaves open who of two pays for an option.
+
+    Left as they come, most prices of sides are 0, and spread jobs try one side after the other for
+    nothing. More may be asked while the two sides cost no more than the option, and who stays
+    gains nothing by taking somebody in.
+    """
+    c = pricer.c
+    loose, most = _loose(pricer, realm), _host_gains(pricer)
+    for row, side in slots:
+        at = int(pricer.pos[side][row])
+        other = int(pricer.other_side[at])
+        if not loose[at]:
+            continue
+        asked = -prices.slots[row, side, realm]
+        key = (row, 1 - side, realm)
+        if c.own[row]:
+            more = sum(p for mine, p in prices.selves.items() if mine[:2] == (row, realm))
+            limit = (float(option[row]) - more) / 2
+        else:
+            rest = -prices.slots[key] if key in prices.slots else max(0.0, float(top[other]))
+            if not loose[other]:
+                rest = min(rest, max(0.0, float(top[other])))
+            limit = float(option[row]) - rest
+        limit = min(limit, (1 + prices.power) * float(most[at])) - _LESS_W
+        if np.isfinite(limit) and limit > asked:
+            prices.slots[row, side, realm] = -limit
+            if not c.own[row] and key in prices.slots:
+                prices.slots[key] = -rest
+
+
+def _host_gains(pricer: Pricer) -> Floats:
+    """For each side: watts that coming to it adds where somebody stays; inf where nobody does."""
+    c = pricer.c
+    if pricer.host_gains is None:
+        found = np.full(len(c.side_row), INF)
+        for j in np.flatnonzero(c.running).tolist():
+            if (stay := c.stay_of(j)) is None:
+                continue
+            here = c.sides(int(c.cls[j]))
+            rows = c.side_row[here]
+            places = {c.type_index[c.problem.server_of[s].gpu_type] for s, _ in c.problem.jobs[j].place}
+            gpus = 1 if c.spread[j] else stay[1]
+            for t in places if c.spread[j] else {stay[0]}:
+                mine = (c.table.type_id[rows] == t) & (c.table.gpus[rows] == gpus)
+                mine &= c.groups[c.group_of[j]].usable
+                alone = np.flatnonzero(mine & ~c.pair[rows])
+                shared = np.flatnonzero(mine & c.pair[rows])
+                gain = np.zeros(len(shared))
+                if len(alone):
+                    best = int(alone[np.argmin(c.net_w[rows[alone]])])
+                    slower = c.side_got[here][shared] <= c.side_got[here][best]
+                    gain = np.where(slower, c.net_w[rows[shared]] - c.net_w[rows[best]], 0.0)
+                others = pricer.other_side[shared + here.start]
+                np.minimum.at(found, others, gain)
+        pricer.host_gains = found
+    return pricer.host_gains
+
+
+def _loose(pricer: Pricer, realm: int) -> npt.NDArray[np.bool_]:
+    """For each side: whether a spread job could come to it."""
+    c = pricer.c
+    if realm not in pricer.loose:
+        found = np.zeros(len(c.side_row), dtype=bool)
+        for group in pricer.spread:
+            if realm in c.job_realms[group.first] and c.free[group.first]:
+                found[c.sides(group.cls)] |= group.usable
+        pricer.loose[realm] = found
+    return pricer.loose[realm]
 
 
 def _pairs(pricer: Pricer, prices: Prices, option: Floats, places: list[Any]) -> int:
@@ -170,10 +255,7 @@ def _sides(pricer: Pricer, prices: Prices, bids: list[Floats]) -> int:
 def _guessed(pricer: Pricer, option: Floats, top: Floats, realm: int) -> Floats:
     """What each side of a pair without rows of its own will be asked: the verifier's rule."""
     c = pricer.c
-    loose = np.zeros(len(c.side_row), dtype=bool)
-    for group in pricer.spread:
-        if realm in c.job_realms[group.first] and c.free[group.first]:
-            loose[c.sides(group.cls)] |= group.usable
+    loose = _loose(pricer, realm)
     cost, other = option[c.side_row], pricer.other_side
     mine, theirs = top, top[other]
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -247,7 +329,7 @@ def _covered(
     most = min(c.problem.jobs[j].max_gpus, gpus)
     found = cover(c.side_got[index], cost, float(c.required[j]), most)
     added, least = 0, 0.0
-    for total, chosen in found[:_PER_ROUND]:
+    for total, chosen in (*found[:_PER_ROUND], *_single(c, j, index, cost)):
         rc = total + fixed
         least = min(least, rc)
         if rc >= -1e-7:
@@ -268,6 +350,18 @@ def _covered(
         else:
             added += pricer.master.bundle(group, tuple(sorted(items)))
     return added, least
+
+
+def _single(
+    c: Compiled, j: int, index: npt.NDArray[np.int64], cost: Floats
+) -> list[tuple[float, tuple[int, ...]]]:
+    """The cheapest slots that are enough by themselves, best first.
+
+    Many cost the same, and one of them a round would raise the prices of all of them slowly.
+    """
+    enough = np.flatnonzero((c.side_got[index] >= need_of(c.required[j])) & np.isfinite(cost))
+    best = enough[np.argsort(cost[enough], kind="stable")[:_SINGLES]]
+    return [(float(cost[at]), (int(at),)) for at in best]
 
 
 def cover(

@@ -105,12 +105,14 @@ def stay_prices(
                 other = np.where(group.side[index] == 0, b[rows[index]], a[rows[index]])
                 for at in np.flatnonzero(facts.own[rows[index]]).tolist():
                     row = int(rows[index[at]])
+                    if row in asks.first and not np.isfinite(asks.second[row]):
+                        # One comes at most, and is asked a price of its own.
+                        other[at] = asks.price.get(row, INF) if asks.first[row] != j else INF
+                        continue
                     for i, price_i in asks.each.get(row, {}).items():
                         other[at] = max(other[at], price_i if i != j else other[at])
                     if row in asks.price and asks.first[row] != j:
                         other[at] = max(other[at], asks.price[row])
-                    elif row in asks.first and not np.isfinite(asks.second[row]):
-                        other[at] = INF  # Nobody else comes.
                 with np.errstate(invalid="ignore"):
                     ask = np.where(np.isfinite(other), watts[rows[index]] - other, INF)
                 price = np.minimum(price, np.where(alone, INF, ask))
