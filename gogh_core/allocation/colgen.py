@@ -147,12 +147,12 @@ class Search:
 
     def price(self, prices: Prices) -> int:
         """Add what is worth adding, gangs and spread jobs."""
-        added = self.pricer.add_columns(prices)
-        if self.pricer.spread:
-            from gogh_core.allocation.spread import add_bundles
+        if not self.pricer.spread:
+            return self.pricer.add_columns(prices)
+        from gogh_core.allocation.spread import add_bundles, settle
 
-            added += add_bundles(self.pricer, prices)
-        return added
+        settle(self.pricer, prices)
+        return self.pricer.add_columns(prices) + add_bundles(self.pricer, prices)
 
     def set_box(self, box: Box, before: Box | None = None) -> None:
         """Bounds of a branch; what `before` bounded and `box` does not is free again."""

@@ -93,9 +93,11 @@ def map_counts(
     for j, row, side, realm in hosts:
         other = 0 if c.own[row] else 1 - side
         mate = _take(pools.sides[row, other, realm], j)
+        here = _at(c, j)
         if mate is not None:
-            here = _at(c, j)
             board.put([Seat(j, here, row, mate), Seat(mate, here, row, j)])
+        elif c.lone[side][row] >= 0:
+            board.put([Seat(j, here, int(c.lone[side][row]))])
     _put_keeps(c, board, pools, keeps)
     for row, realm, place, number in pairs:
         for _ in range(number):
@@ -146,7 +148,7 @@ def _two(c: Compiled, pools: _Pools, row: int, realm: int) -> tuple[int, int] | 
 
 
 def _across(c: Compiled, pools: _Pools) -> list[_Item]:
-    """Pairs of jobs that are left on sides of different circles and consent all the same."""
+    """Who is left on a side: with somebody of another circle who consents, else alone."""
     left: dict[int, tuple[list[int], list[int]]] = {}
     for (row, side, realm), pool in sorted(pools.sides.items()):
         if realm >= 0 and pool and int(c.table.gpus[row]) <= c.largest[c.table.type_id[row]]:
@@ -157,12 +159,21 @@ def _across(c: Compiled, pools: _Pools) -> list[_Item]:
         others = first if c.own[row] else second
         if not kinds:
             continue
+        lone: list[tuple[int, int]] = []
         while first:
             i = first.pop()
             mates = [j for j in others if j != i and c.consent(i, j)]
             if mates:
                 others.remove(mates[0])
                 found.append(_Item(row, (kinds[0],), (i, mates[0])))
+            else:
+                lone.append((0, i))
+        lone += [(1, j) for j in second]
+        found += [
+            _Item(int(c.lone[side][row]), (kinds[0],), (j,))
+            for side, j in lone
+            if c.lone[side][row] >= 0
+        ]
     return found
 
 
@@ -190,6 +201,8 @@ def _put_keeps(
                 found = _take(pools.sides[row, other, realm], j)
                 if found is not None:
                     board.put([Seat(j, slots, row, found), Seat(found, slots, row, j)])
+                elif c.lone[side][row] >= 0:
+                    board.put([Seat(j, slots, int(c.lone[side][row]))])
 
 
 def _pack(c: Compiled, board: Board, items: list[_Item], tidy: bool) -> None:

@@ -39,6 +39,12 @@ class Part:
     bounds: Mapping[int, tuple[float, float]]
     """Bounds of columns that differ from the program's."""
     integer: bool = True
+    loose: frozenset[int] = frozenset()
+    """Rows of sides that may stay empty: whoever is on the other side runs alone then."""
+
+    def low(self, row: int) -> float:
+        """The least that a row may come to."""
+        return -INF if row in self.loose else float(self.program.row_low[row])
 
     def rows(self) -> dict[int, list[tuple[float, int]]]:
         """Row: entries (value, column)."""
@@ -66,7 +72,7 @@ class Part:
                 linear_vars=[model.x[index] for _, index in entries],
             )
             done = self.fixed.get(row, 0.0)
-            low, high = program.row_low[row] - done, program.row_high[row] - done
+            low, high = self.low(row) - done, program.row_high[row] - done
             if low == high:
                 return body == low
             return (None if low == -INF else low, body, None if high == INF else high)
@@ -212,7 +218,7 @@ def _violated(part: Part, found: Mapping[int, float]) -> str:
         size = 1 + sum(abs(v * found[i]) for v, i in entries)
         if (
             total > program.row_high[row] + 1e-5 * size
-            or total < program.row_low[row] - 1e-5 * size
+            or total < part.low(row) - 1e-5 * size
         ):
             return str(program.row_keys[row])
     for index, value in found.items():

@@ -140,7 +140,7 @@ def _solved(search: Search, part: Part, x: Floats, slack_w: float) -> dict[int, 
 def _near(search: Search, result: LpResult, fixed: Box) -> Part:
     """All columns in use, and those that cost little more at the present prices."""
     near_w = _NEAR * _mean_w(search, result)
-    always = ("on", "on_server", "taken", "count", "way", "over")
+    always = ("on", "on_server", "taken", "count", "way", "over", "wait")
     chosen = [
         index
         for index, (x, more_w) in enumerate(zip(result.x, result.reduced, strict=True))
@@ -151,7 +151,7 @@ def _near(search: Search, result: LpResult, fixed: Box) -> Part:
         for (what, k), (low, high) in fixed.items()
         if what == "servers"
     }
-    return Part(search.master.program, chosen, {}, bounds)
+    return Part(search.master.program, chosen, {}, bounds, loose=_loose(search))
 
 
 def _mean_w(search: Search, result: LpResult) -> float:
@@ -240,7 +240,21 @@ def _part(search: Search, x: Floats, fixed: Box, groups: set[int]) -> Part | Non
     for (what, k), (low, high) in fixed.items():
         if what == "servers":
             bounds[search.master.on_columns[k]] = (float(low), float(high + 1))
-    return Part(program, sorted(chosen_set), settled, bounds)
+    return Part(program, sorted(chosen_set), settled, bounds, loose=_loose(search))
+
+
+def _loose(search: Search) -> frozenset[int]:
+    """Rows of sides that may stay empty.
+
+    Where two must share, whole numbers may not exist at all: half of a spread job on either side of
+    an option does not make one.
+    """
+    lone = search.c.lone
+    return frozenset(
+        at
+        for at, key in enumerate(search.master.program.row_keys)
+        if key[0] == "slot" and key[3] >= 0 and lone[1 - key[2]][key[1]] >= 0
+    )
 
 
 def _slot_rows(program: Any, index: int) -> list[int]:

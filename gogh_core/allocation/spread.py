@@ -22,6 +22,7 @@ __all__ = [
     "first_bundles",
     "own_prices",
     "raise_offers",
+    "settle",
     "side_prices",
     "tie_prices",
     "worths",
@@ -80,10 +81,17 @@ def tie_prices(prices: Prices) -> list[list[Any]]:
 def raise_offers(
     pricer: Pricer, prices: Prices, option: Floats, top: Floats, who: Any, realm: int
 ) -> None:
-    """Best offers for sides, raised by what spread jobs would pay for them."""
+    """Best offers for sides, raised by what spread jobs would pay for them.
+
+    What they would pay is estimated from above; where the other side has a price, no more than that
+    leaves of the option counts.
+    """
     c = pricer.c
     worth = worths(pricer, prices)
-    del option
+    most = np.full(len(top), INF)
+    for (row, side, where), dual in prices.slots.items():
+        if where == realm:
+            most[pricer.other_side[pricer.pos[side][row]]] = option[row] + dual
     for group in pricer.spread:
         j = group.first
         if realm not in c.job_realms[j] or not c.free[j]:
@@ -93,7 +101,7 @@ def raise_offers(
         bid = np.where(group.usable, worth[j] * got + c.surplus[j] * c.side_got[here], -INF)
         if c.owner[j] >= 0:
             bid = bid - prices.quotas[c.owner[j]]
-        bid = bid - _way_prices(pricer, prices, group)
+        bid = np.minimum(bid - _way_prices(pricer, prices, group), most[here])
         better = bid > top[here]
         top[here] = np.where(better, bid, top[here])
         who[here] = np.where(better, group.index, who[here])
@@ -116,12 +124,8 @@ def add_bundles(pricer: Pricer, prices: Prices) -> int:
     option = pricer.option_prices(prices, place_cost)
     bids = [pricer.offers(block, prices) for block in pricer.blocks]
     tops, guesses = [], []
-    slots: dict[int, list[tuple[int, int]]] = {}
-    for row, side, realm in prices.slots:
-        slots.setdefault(realm, []).append((row, side))
     for realm in range(len(c.realms)):
         top, who, _ = pricer._tops(bids, realm)
-        settle(pricer, prices, option, top, realm, slots.get(realm, []))
         raise_offers(pricer, prices, option, top, who, realm)
         tops.append((top, who))
         guesses.append(_guessed(pricer, option, top, realm))
@@ -141,7 +145,23 @@ def add_bundles(pricer: Pricer, prices: Prices) -> int:
     return added
 
 
-def settle(
+def settle(pricer: Pricer, prices: Prices) -> None:
+    """Ask each side as much as may be asked: the LP leaves open who of two pays for an option.
+
+    Left as they come, most prices of sides are 0, and spread jobs try one side after the other for
+    nothing. More may be asked while the two sides cost no more than the option, and who stays
+    gains nothing by taking somebody in.
+    """
+    slots: dict[int, list[tuple[int, int]]] = {}
+    for row, side, realm in prices.slots:
+        slots.setdefault(realm, []).append((row, side))
+    option = pricer.option_prices(prices, pricer.place_prices(prices)[0])
+    bids = [pricer.offers(block, prices) for block in pricer.blocks]
+    for realm, mine in slots.items():
+        _settle(pricer, prices, option, pricer._tops(bids, realm)[0], realm, mine)
+
+
+def _settle(
     pricer: Pricer,
     prices: Prices,
     option: Floats,
@@ -149,12 +169,6 @@ def settle(
     realm: int,
     slots: list[tuple[int, int]],
 ) -> None:
-    """Ask each side as much as may be asked: the LP leaves open who of two pays for an option.
-
-    Left as they come, most prices of sides are 0, and spread jobs try one side after the other for
-    nothing. More may be asked while the two sides cost no more than the option, and who stays
-    gains nothing by taking somebody in.
-    """
     c = pricer.c
     loose, most = _loose(pricer, realm), _host_gains(pricer)
     for row, side in slots:
