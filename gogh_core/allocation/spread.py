@@ -30,7 +30,7 @@ __all__ = [
 
 Floats = npt.NDArray[np.float64]
 INF = np.inf
-_LABELS = 4000
+_LABELS = 600
 _PER_ROUND = 3
 _SINGLES = 12
 _LESS_W = 1e-6
@@ -174,9 +174,11 @@ def _settle(
     for row, side in slots:
         at = int(pricer.pos[side][row])
         other = int(pricer.other_side[at])
-        if not loose[at]:
-            continue
         asked = -prices.slots[row, side, realm]
+        if not loose[at]:
+            if not c.own[row]:  # nobody pays beyond the best offer, so nobody is asked to
+                prices.slots[row, side, realm] = -min(asked, max(0.0, float(top[at])))
+            continue
         key = (row, 1 - side, realm)
         if c.own[row]:
             more = sum(p for mine, p in prices.selves.items() if mine[:2] == (row, realm))
@@ -389,12 +391,18 @@ def cover(
     items = finite[_front(capped, cost[finite])]
     mine, price = np.minimum(got[items], required), cost[items]
     reach, paid = np.zeros(1), np.zeros(1)
+    limit, rate = _alike(mine, price, required, most)
     steps: list[tuple[Any, Any]] = []
     done: list[tuple[float, tuple[int, ...]]] = []
     for _ in range(most):
         total = np.minimum((reach[:, None] + mine[None, :]).ravel(), required)
         spent = (paid[:, None] + price[None, :]).ravel()
-        keep = _front(total, spent)[:_LABELS]
+        good = np.flatnonzero(spent + rate * (required - total) <= limit)
+        keep = good[_front(total[good], spent[good])]
+        if not len(keep):
+            break
+        if len(keep) > _LABELS:  # both ends matter: much throughput, and little money
+            keep = keep[np.linspace(0, len(keep) - 1, _LABELS).astype(np.int64)]
         steps.append((keep // len(items), keep % len(items)))
         reach, paid = total[keep], spent[keep]
         enough = np.flatnonzero(reach >= need_of(required))
@@ -409,6 +417,21 @@ def cover(
                 break  # Every label is enough: more slots only cost more.
     done.sort()
     return done
+
+
+def _alike(mine: Floats, price: Floats, required: float, most: int) -> tuple[float, float]:
+    """(the most that is worth paying, the least that one unit of throughput costs).
+
+    Slots that are all alike show what is enough; what costs a quarter more, even if the rest came
+    at the best rate there is, is not looked at.
+    """
+    if price.min() < 0 or required <= 0:
+        return INF, 0.0
+    with np.errstate(divide="ignore"):
+        number = np.maximum(1.0, np.ceil(need_of(required) / mine))
+        rate = float((price / mine).min())
+    best = float(np.where(number <= most, number * price, INF).min())
+    return (1.25 * best, rate) if np.isfinite(rate) else (INF, 0.0)
 
 
 def _front(reach: Floats, paid: Floats) -> npt.NDArray[np.int64]:
