@@ -23,6 +23,8 @@ def leaf(search: Search, prices: Prices, cuts: Cuts = ()) -> dict[str, Any]:
     values = np.zeros(len(c.cls))
     for group in c.groups:
         values[group.jobs] = prices.groups[group.index]
+    cells = np.maximum(prices.cells, 0.0)
+    _lower(search, prices, values, cells)
     capacity = np.maximum(np.minimum(prices.room, prices.gpus), 0.0)
     bounded = {cut[1] for cut in cuts if cut[0] == "gpus"}
     for k in bounded:
@@ -35,7 +37,7 @@ def leaf(search: Search, prices: Prices, cuts: Cuts = ()) -> dict[str, Any]:
     if cuts:
         raw["cuts"] = _cut_prices(prices, cuts, search.master.ways)
     if len(c.cells):
-        raw["cells"] = _rounded(np.maximum(prices.cells, 0))
+        raw["cells"] = _rounded(cells)
         raw["occupied"] = _rounded(np.maximum(prices.occupied, 0))
     if len(c.owners):
         raw["quotas"] = {
@@ -50,6 +52,24 @@ def leaf(search: Search, prices: Prices, cuts: Cuts = ()) -> dict[str, Any]:
         raw["sides"], raw["ties"] = side_prices(c, prices), tie_prices(prices)
         raw["own"] = own_prices(c, prices)
     return raw
+
+
+def _lower(search: Search, prices: Prices, values: Floats, cells: Floats) -> None:
+    """What a job that may not move pays for a place that is only its own, it need not pay.
+
+    Both prices are lowered at once, which proves as much; what its stop would cost shows then.
+    """
+    c = search.c
+    paid: dict[str, float] = {}
+    for at, cell in enumerate(c.cells):
+        paid[cell.server] = paid.get(cell.server, 0.0) + float(cells[at])
+    for at, cell in enumerate(c.cells):
+        if len(cell.jobs) == 1 and not c.free[cell.jobs[0]]:
+            spare = paid[cell.server] - max(0.0, float(prices.occupied[cell.kind]))
+            less = min(float(cells[at]), max(0.0, spare))
+            cells[at] -= less
+            values[cell.jobs[0]] -= less
+            paid[cell.server] -= less
 
 
 def _cut_prices(prices: Prices, cuts: Cuts, ways: list[tuple[int, Way]]) -> list[float]:

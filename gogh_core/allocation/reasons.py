@@ -60,6 +60,11 @@ def _reason(c: Compiled, j: int, free: int, held: list[int]) -> str:
             index = np.flatnonzero(exists & fits)
             best_index = int(index[np.argmax(got[index])])
             name = c.table.types[c.table.type_id[rows[best_index]]]
+            if got[best_index] >= need_of(job.required_throughput):
+                return (
+                    f"needs {int(c.table.gpus[rows[best_index]])} GPUs of one {name} server, "
+                    "and on each of them are jobs that may not move now"
+                )
             return (
                 f"needs {job.required_throughput:g}; the best option is "
                 f"{got[best_index]:g} on {name}"

@@ -134,12 +134,15 @@ def cheapest(facts: Facts, prices: Prices) -> Array:
         for realm in range(len(facts.realms))
     ]
     best = facts.wait_w + prices.wait
+    for j, price_j in stay_prices(facts, prices, watts, stays, side_price).items():
+        best[j] = min(best[j], price_j + prices.stay[j])
+    alone_w = option + stopping(facts, facts.wait_w + prices.wait - best)
     once = facts.move_w + prices.moves * facts.running
     for group in facts.by_class:
         js, rows = group.jobs, group.rows
         alone = ~facts.pair[rows]
         price: Any = np.full((len(js), len(rows)), INF)
-        price[:, alone] = option[rows[alone]]
+        price[:, alone] = alone_w[rows[alone]]
         for realm, (a, b, asks) in enumerate(side_price):
             here = np.where(group.side == 0, a[rows], b[rows])
             here = np.where(alone, INF, here)
@@ -168,9 +171,37 @@ def cheapest(facts: Facts, prices: Prices) -> Array:
                 cost = cover(group.throughput, price[position], facts.required[j], most)
                 cost += once[j] + facts.surplus[j] * facts.required[j]
                 best[j] = min(best[j], cost)
-    for j, price_j in stay_prices(facts, prices, watts, stays, side_price).items():
-        best[j] = min(best[j], price_j + prices.stay[j])
     return best
+
+
+def stopping(facts: Facts, lost: Array) -> Array:
+    """For each option alone on new GPUs: what it costs at least to stop who may not move there.
+
+    Who may not move stays on all its GPUs or waits, and then `lost` is what that costs more than
+    its cheapest way. Each of its GPUs carries the same part of it, and no GPU is taken twice.
+    """
+    table, problem = facts.problem.table, facts.problem
+    result = np.zeros(len(table))
+    held: dict[str, dict[int, float]] = {}
+    for j in np.flatnonzero(facts.running & ~facts.free & (lost > 0)).tolist():
+        place = problem.jobs[j].place
+        for server, gpu in place:
+            mine = held.setdefault(server, {})
+            mine[gpu] = mine.get(gpu, 0.0) + float(lost[j]) / len(place)
+    if not held:
+        return result
+    least: dict[tuple[int, int], float] = {}
+    for server in problem.servers:
+        if server.id not in facts.kind_of:
+            continue
+        t = facts.kinds[facts.kind_of[server.id]].gpu_type
+        there = held.get(server.id, {})
+        costs = np.cumsum(np.sort([there.get(gpu, 0.0) for gpu in range(server.gpus)]))
+        for m, cost in enumerate(costs.tolist(), 1):
+            least[t, m] = min(least.get((t, m), INF), cost)
+    for row in np.flatnonzero(~facts.pair).tolist():
+        result[row] = least.get((int(table.type_id[row]), int(table.gpus[row])), 0.0)
+    return result
 
 
 def _place_price(facts: Facts, prices: Prices, power: float) -> Array:

@@ -22,7 +22,7 @@ from gogh_core.bench.traces import TracedJob, traced_jobs
 from gogh_core.domain import Plan, Slot
 from gogh_core.errors import InvalidInput
 
-__all__ = ["World", "churned", "drawn_world", "generate", "table_world", "write_problem"]
+__all__ = ["World", "churned", "drawn_world", "generate", "table_world", "write_problem", "young"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -141,12 +141,15 @@ def generate(
     throughput: Path | None = None,
     trace: Path | None = None,
     waiting_penalty_w: float = _WAITING_W,
-    spread: bool = False,
+    spread: bool | float = False,
     own_classes: bool = False,
     pair_sizes: tuple[int, ...] = (1,),
     server_gpus: int = 8,
 ) -> Problem:
-    """A problem of that many jobs on that many GPUs, all jobs new; sizes and owners of a trace."""
+    """A problem of that many jobs on that many GPUs, all jobs new; sizes and owners of a trace.
+
+    `spread` is the share of spread jobs.
+    """
     if jobs < 1 or gpus < 1:
         raise InvalidInput(f"{jobs} jobs on {gpus} GPUs", todo="give numbers from 1")
     world = drawn_world(seed) if throughput is None else table_world(throughput)
@@ -182,7 +185,7 @@ def _jobs(
     world: World,
     random: np.random.Generator,
     number: int,
-    spread: bool,
+    spread: bool | float,
     largest: int,
     traced: Sequence[TracedJob] | None = None,
 ) -> list[ProblemJob]:
@@ -203,7 +206,7 @@ def _jobs(
         part = float(random.uniform(0.25, 0.95)) * (1.0 if seen is None else seen.share)
         need = float(part * random.choice(reach))
         priority = float(random.choice([1.0, 1.0, 1.0, 2.0, 4.0]))
-        if spread:
+        if spread == 1 or (spread and random.random() < spread):
             need = float(random.uniform(0.5, 2.2) * np.median(single[:, c][single[:, c] > 0]))
             job = ProblemJob(
                 f"job-{index:06d}",
@@ -333,6 +336,16 @@ def churned(problem: Problem, plan: Plan, share: float, seed: int) -> Problem:
     used = {slot.server for slots in places.values() for slot in slots}
     servers = [replace(server, on=server.id in used) for server in problem.servers]
     return replace(problem, jobs=jobs, servers=servers)
+
+
+def young(problem: Problem, share: float, seed: int) -> Problem:
+    """The problem with a share of its running jobs too young to be moved."""
+    random = np.random.default_rng([seed, 4])
+    jobs = [
+        replace(job, movable=False) if job.at and random.random() < share else job
+        for job in problem.jobs
+    ]
+    return replace(problem, jobs=jobs)
 
 
 def write_problem(problem: Problem, path: Path) -> None:

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from gogh_core.allocation import Problem, load_problem, plan, rival_plan
-from gogh_core.bench.problems import churned, generate, write_problem
+from gogh_core.bench.problems import churned, generate, write_problem, young
 from gogh_core.domain import Plan
 
 __all__ = ["OURS", "ROWS", "SLOW", "Row", "Trial", "run_trial"]
@@ -53,6 +53,12 @@ class Row:
 def _churn(seed: int) -> Problem:
     first = generate(1000, 2048, seed)
     return churned(first, plan(first, gap=0.003), 0.05, seed)
+
+
+def _mixed(seed: int) -> Problem:
+    """Training and serving: after churn, with four of five running jobs too young to move."""
+    first = generate(500, 1024, seed, spread=0.2)
+    return young(churned(first, plan(first, gap=0.01), 0.15, seed), 0.8, seed)
 
 
 def _own_classes(seed: int) -> Problem:
@@ -100,6 +106,8 @@ ROWS: dict[str, Row] = {
             60,
             methods=("glpk", "best fit", "naive, GLPK"),
         ),
+        Row("500/1024 mixed", _plain(500, 1024, spread=0.2), 0.01, 30, 60, methods=_HUGE),
+        Row("500/1024 mixed, young", _mixed, 0.01, 30, 60, methods=("glpk", "best fit")),
         Row(
             "100000/204800",
             _plain(100000, 204800),
