@@ -117,8 +117,10 @@ class Search:
         return best
 
     def _stuck(self, costs: list[float], least: float) -> bool:
-        """Whether the LP has not moved for some rounds, as it does near its end with spread jobs:
-        what they would pay for a side is estimated from above, and never becomes nothing."""
+        """Whether the LP has not moved for some rounds, as it does near its end with spread jobs.
+
+        What they would pay for a side is estimated from above, and never becomes nothing.
+        """
         if not self.pricer.spread or len(costs) <= _PATIENCE:
             return False
         return costs[-1 - _PATIENCE] - costs[-1] < least

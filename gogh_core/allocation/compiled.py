@@ -245,7 +245,10 @@ class Compiled:
         usable &= alone[None, :] | shares[:, None]
         # Who waits finds no place where somebody who may not move, and matters as much, has to go.
         stop_w = np.array(
-            [self.stop_w.get((int(self.table.type_id[r]), int(self.table.gpus[r])), 0) for r in rows]
+            [
+                self.stop_w.get((int(self.table.type_id[r]), int(self.table.gpus[r])), 0)
+                for r in rows
+            ]
         )
         waits = ~self.running[js]
         usable &= ~(alone & (stop_w > 0))[None, :] | (

@@ -216,10 +216,7 @@ def _violated(part: Part, found: Mapping[int, float]) -> str:
     for row, entries in part.rows().items():
         total = part.fixed.get(row, 0.0) + sum(v * found[i] for v, i in entries)
         size = 1 + sum(abs(v * found[i]) for v, i in entries)
-        if (
-            total > program.row_high[row] + 1e-5 * size
-            or total < part.low(row) - 1e-5 * size
-        ):
+        if total > program.row_high[row] + 1e-5 * size or total < part.low(row) - 1e-5 * size:
             return str(program.row_keys[row])
     for index, value in found.items():
         if math.isnan(value) or value < -1e-6:

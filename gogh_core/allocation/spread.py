@@ -205,7 +205,9 @@ def _host_gains(pricer: Pricer) -> Floats:
                 continue
             here = c.sides(int(c.cls[j]))
             rows = c.side_row[here]
-            places = {c.type_index[c.problem.server_of[s].gpu_type] for s, _ in c.problem.jobs[j].place}
+            places = {
+                c.type_index[c.problem.server_of[s].gpu_type] for s, _ in c.problem.jobs[j].place
+            }
             gpus = 1 if c.spread[j] else stay[1]
             for t in places if c.spread[j] else {stay[0]}:
                 mine = (c.table.type_id[rows] == t) & (c.table.gpus[rows] == gpus)

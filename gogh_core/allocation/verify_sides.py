@@ -180,12 +180,13 @@ def side_prices(
                 else:
                     asks.price[int(row)] = float(va[row]) if hosts else INF
     for row, (price, more) in prices.own.get(realm, {}).items():
-        if 0 <= row < len(a) and own[row] and np.isfinite(asks.price.get(row, INF)):
-            if not np.isfinite(asks.second[row]):
-                # No two come, so who stays takes whatever the one who comes is asked.
+        if not 0 <= row < len(a) or not own[row]:
+            continue
+        if not np.isfinite(asks.second[row]):
+            # No two come, so who stays takes whatever the one who comes is asked.
+            if np.isfinite(asks.price[row]):
                 asks.price[row] = price
-                continue
-        if 0 <= row < len(a) and own[row] and np.isfinite(asks.second[row]):
+        else:
             # Any two pay no more than the option: the price twice, and all that is on top of it.
             over = max(0.0, 2 * price + sum(more.values()) - float(option[row]))
             a[row] = b[row] = price - over / 2

@@ -15,6 +15,7 @@ from gogh_core.allocation.mip import Part, build_model, solve_mip
 from gogh_core.allocation.pricing import Pricer
 from gogh_core.bench.problems import churned, generate
 from gogh_core.domain import Slot
+from tests.allocation.brute import best_cost
 
 
 @pytest.fixture(scope="module")
@@ -138,3 +139,72 @@ def test_after_churn_few_others_move():
     assert verify(later, made) == []
     running = sum(bool(job.at) for job in later.jobs)
     assert len(made.moves) + len(made.stops) <= max(3, 0.05 * running)
+
+
+def held_servers(priority: float) -> Problem:
+    """Two servers of four GPUs, on each two jobs too young to move; a gang of four waits."""
+    options = [
+        Option("h100", 1, ("one",), (1.0,), 300.0),
+        Option("h100", 4, ("four",), (4.0,), 1200.0),
+    ]
+    servers = [ProblemServer(name, "h100", 4, 400.0) for name in ("a", "b")]
+    jobs = [
+        ProblemJob(
+            f"{server}{gpu}",
+            "one",
+            required_throughput=1.0,
+            at=(Slot(server, (gpu,)),),
+            movable=False,
+        )
+        for server in ("a", "b")
+        for gpu in (0, 1)
+    ]
+    gang = ProblemJob("gang", "four", gpu_counts=(4,), required_throughput=4.0, priority=priority)
+    return Problem(300.0, 10000.0, {"h100": 70.0}, servers, [*jobs, gang], options)
+
+
+def test_a_gang_that_finds_gpus_on_two_servers_only_waits_and_that_is_proven():
+    problem = held_servers(1.0)
+    made = plan(problem, gap=0.001)
+    assert verify(problem, made) == []
+    assert (made.status, made.stops) == ("optimal", ())
+    [waits] = made.waiting
+    assert waits.job == "gang"
+    assert "may not move" in waits.reason
+
+
+def test_who_matters_more_takes_the_place_of_who_may_not_move():
+    problem = held_servers(3.0)
+    made = plan(problem, gap=0.001)
+    assert verify(problem, made) == []
+    assert made.cost_w == pytest.approx(best_cost(problem))
+    assert len(made.stops) == 2
+    assert {stop.job[0] for stop in made.stops} in ({"a"}, {"b"})
+
+
+def test_a_serving_job_that_stays_is_proven_beside_the_one_of_its_class_that_waits():
+    options = [
+        Option("t4", 1, ("serve",), (10.0,), 70.0),
+        Option("t4", 1, ("serve", "serve"), (7.0, 7.0), 75.0),
+        Option("t4", 1, ("train",), (5.0,), 70.0),
+        Option("t4", 1, ("serve", "train"), (6.0, 3.0), 75.0),
+    ]
+    servers = [ProblemServer(name, "t4", 4, 200.0) for name in ("a", "b", "c")]
+    jobs = [
+        ProblemJob(
+            f"run-{name}",
+            "serve",
+            "spread",
+            max_gpus=3,
+            required_throughput=18.0,
+            at=(Slot(name, (0,)), Slot(name, (1,))),
+            movable=False,
+        )
+        for name in ("a", "b", "c")
+    ]
+    jobs.append(ProblemJob("new", "serve", "spread", max_gpus=3, required_throughput=13.0))
+    jobs += [ProblemJob(f"train-{n}", "train", required_throughput=2.5) for n in range(4)]
+    problem = Problem(300.0, 10000.0, {"t4": 10.0}, servers, jobs, options)
+    made = plan(problem, gap=0.002)
+    assert verify(problem, made) == []
+    assert (made.status, made.waiting) == ("optimal", ())
