@@ -191,12 +191,12 @@ def stopping(facts: Facts, lost: Array) -> Array:
     if not held:
         return result
     least: dict[tuple[int, int], float] = {}
-    for server in problem.servers:
-        if server.id not in facts.kind_of:
+    for one in problem.servers:
+        if one.id not in facts.kind_of:
             continue
-        t = facts.kinds[facts.kind_of[server.id]].gpu_type
-        there = held.get(server.id, {})
-        costs = np.cumsum(np.sort([there.get(gpu, 0.0) for gpu in range(server.gpus)]))
+        t = facts.kinds[facts.kind_of[one.id]].gpu_type
+        there = held.get(one.id, {})
+        costs = np.cumsum(np.sort([there.get(gpu, 0.0) for gpu in range(one.gpus)]))
         for m, cost in enumerate(costs.tolist(), 1):
             least[t, m] = min(least.get((t, m), INF), cost)
     for row in np.flatnonzero(~facts.pair).tolist():
