@@ -192,6 +192,8 @@ def _improve(compiled: Compiled, best: _Best, solver: str, gap: float, deadline:
     plain = Compiled(compiled.problem, by_server=compiled.by_server, guarded=False)
     now = time.monotonic()
     finished = _search(plain, best, solver, gap, now + 0.6 * (deadline - now))
+    if best.gap <= gap and guarded_w(compiled, best.seats) <= 0:
+        return finished  # Nobody is touched who is to be left alone.
     return _search(compiled, best, solver, gap, deadline) and finished
 
 
