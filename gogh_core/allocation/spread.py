@@ -429,11 +429,13 @@ def _alike(mine: Floats, price: Floats, required: float, most: int) -> tuple[flo
     """
     if price.min() < 0 or required <= 0:
         return INF, 0.0
-    with np.errstate(divide="ignore"):
-        number = np.maximum(1.0, np.ceil(need_of(required) / mine))
-        rate = float((price / mine).min())
+    able = mine > 0
+    if not able.any():
+        return INF, 0.0
+    mine, price = mine[able], price[able]
+    number = np.maximum(1.0, np.ceil(need_of(required) / mine))
     best = float(np.where(number <= most, number * price, INF).min())
-    return (1.25 * best, rate) if np.isfinite(rate) else (INF, 0.0)
+    return 1.25 * best, float((price / mine).min())
 
 
 def _front(reach: Floats, paid: Floats) -> npt.NDArray[np.int64]:
