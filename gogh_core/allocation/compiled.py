@@ -102,6 +102,7 @@ class Compiled:
         self.guarded = guarded
         self.table = table = problem.table
         self.by_server = by_server
+        self._stays: dict[int, tuple[int, int] | None] = {}
         self.idle = np.array([problem.gpu_types[name] for name in table.types] or [0.0])
         self.largest = np.array([problem.largest.get(name, 0) for name in table.types] or [0])
         self.type_index = {name: i for i, name in enumerate(table.types)}
@@ -348,6 +349,11 @@ class Compiled:
 
     def stay_of(self, j: int) -> tuple[int, int] | None:
         """(GPU type, GPUs) of a running job's place if it may stay there."""
+        if j not in self._stays:
+            self._stays[j] = self._stay_of(j)
+        return self._stays[j]
+
+    def _stay_of(self, j: int) -> tuple[int, int] | None:
         job = self.problem.jobs[j]
         if not job.at or any(server not in self.kind_of for server, _ in job.place):
             return None

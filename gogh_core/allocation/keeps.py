@@ -42,6 +42,14 @@ def tied(pricer: Pricer, c: Compiled, j: int, server: str, gpu: int, row: int, s
 
 def _ways(pricer: Pricer, group: Group) -> list[tuple[str, int, list[int], list[int], list[int]]]:
     """For each GPU: its server and number, sides alone, sides tied to its partner, all shared."""
+    if group.index not in pricer.keep_ways:
+        pricer.keep_ways[group.index] = _worked_out(pricer, group)
+    return pricer.keep_ways[group.index]
+
+
+def _worked_out(
+    pricer: Pricer, group: Group
+) -> list[tuple[str, int, list[int], list[int], list[int]]]:
     c, j = pricer.c, group.first
     here = c.sides(group.cls)
     found = []

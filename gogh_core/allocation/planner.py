@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+import numpy as np
+
 from gogh_core.allocation.assemble import (
     allowed,
     assemble,
@@ -185,51 +187,85 @@ def _rescued(compiled: Compiled, solver: str, deadline: float, notes: list[str])
 def _improve(compiled: Compiled, best: _Best, solver: str, gap: float, deadline: float) -> bool:
     """The search on the cost as it is; where it touches who is to be left alone, also with that.
 
-    Only the search without guidance proves a bound: guidance is no part of the cost.
+    Only the search without guidance proves a bound: guidance is no part of the cost. Where already
+    its LP touches somebody, its plans would be refused: it is rounded only if there is time left.
     """
     if not compiled.guard_w.any():
         return _search(compiled, best, solver, gap, deadline)
     plain = Compiled(compiled.problem, by_server=compiled.by_server, guarded=False)
     now = time.monotonic()
-    finished = _search(plain, best, solver, gap, now + 0.6 * (deadline - now))
-    if best.gap <= gap and guarded_w(compiled, best.seats) <= 0:
-        return finished  # Nobody is touched who is to be left alone.
-    return _search(compiled, best, solver, gap, deadline) and finished
+    search = Search(plain, solver=solver, deadline=now + 0.6 * (deadline - now), notes=best.notes)
+    try:
+        finished, root = _root(search, best, gap)
+        if root is not None and best.gap > gap and not _touched(search, compiled, root):
+            finished, root = _rounded(search, best, gap, root), None
+        if best.gap <= gap and guarded_w(compiled, best.seats) <= 0:
+            return finished  # Nobody is touched who is to be left alone.
+        finished = _search(compiled, best, solver, gap, deadline) and finished
+        if root is not None and best.gap > gap and time.monotonic() < deadline:
+            search.deadline = deadline
+            finished = _rounded(search, best, gap, root)
+        return finished
+    finally:
+        search.lp.close()
+
+
+def _touched(search: Search, compiled: Compiled, result: LpResult) -> bool:
+    """Whether the LP moves or stops, even in part, somebody who is to be left alone."""
+    guarded = {int(search.c.group_of[j]) for j in np.flatnonzero(compiled.guard_w).tolist()}
+    columns = search.master.program.columns
+    return any(
+        columns[at].what[0] in ("wait", "alone", "side", "bundle")
+        and columns[at].what[1] in guarded
+        for at in np.flatnonzero(result.x > 1e-6).tolist()
+    )
 
 
 def _search(compiled: Compiled, best: _Best, solver: str, gap: float, deadline: float) -> bool:
     """Column generation, dive, residual MIP, branching; False when the clock stopped it."""
     search = Search(compiled, solver=solver, deadline=deadline, notes=best.notes)
     try:
-        search.deadline -= _ROUNDING * max(0.0, search.left_s())
-        found = search.generate(_LP_TOLERANCE)
-        cut_short = search.out_of_time()
-        search.deadline = deadline
-        if found is None:
-            return False
-        result, prices = found
-        _prove_root(compiled, best, search, prices)
-        if best.gap <= gap:
-            return True
-        if cut_short:
-            # No time for more than rounding down what there is; the greedy rule seats the rest.
-            if not search.out_of_time():
-                offer_counts(search, best, rounded_down(result.x))
-            return False
-        dived, fixed = dive(search, result, {}, _DIVE_TOLERANCE)
-        _finish(search, best, dived, fixed, gap, "few")
-        if len(compiled.groups) > WIDE:
-            return not search.out_of_time()
-        if best.gap > gap and waits_in_parts(search, result):
-            prove(search, best, gap, nodes=_FEW)
-        for reach in ("more", "all"):
-            if best.gap > gap and not search.out_of_time():
-                _finish(search, best, dived, fixed, gap, reach)
-        if best.gap > gap and not search.out_of_time():
-            return prove(search, best, gap, nodes=max(_FEW, _LEAVES // max(1, len(compiled.cls))))
-        return not search.out_of_time()
+        finished, root = _root(search, best, gap)
+        return finished if root is None else _rounded(search, best, gap, root)
     finally:
         search.lp.close()
+
+
+def _root(search: Search, best: _Best, gap: float) -> tuple[bool, LpResult | None]:
+    """The first LP and what it proves; (whether all is done, the LP if it is to be rounded)."""
+    deadline = search.deadline
+    search.deadline -= _ROUNDING * max(0.0, search.left_s())
+    found = search.generate(_LP_TOLERANCE)
+    cut_short = search.out_of_time()
+    search.deadline = deadline
+    if found is None:
+        return False, None
+    result, prices = found
+    _prove_root(search.c, best, search, prices)
+    if best.gap <= gap:
+        return True, None
+    if cut_short:
+        # No time for more than rounding down what there is; the greedy rule seats the rest.
+        if not search.out_of_time():
+            offer_counts(search, best, rounded_down(result.x))
+        return False, None
+    return True, result
+
+
+def _rounded(search: Search, best: _Best, gap: float, result: LpResult) -> bool:
+    """Dive, MIPs, branching; False when the clock stopped it."""
+    dived, fixed = dive(search, result, {}, _DIVE_TOLERANCE)
+    _finish(search, best, dived, fixed, gap, "few")
+    if len(search.c.groups) > WIDE:
+        return not search.out_of_time()
+    if best.gap > gap and waits_in_parts(search, result):
+        prove(search, best, gap, nodes=_FEW)
+    for reach in ("more", "all"):
+        if best.gap > gap and not search.out_of_time():
+            _finish(search, best, dived, fixed, gap, reach)
+    if best.gap > gap and not search.out_of_time():
+        return prove(search, best, gap, nodes=max(_FEW, _LEAVES // max(1, len(search.c.cls))))
+    return not search.out_of_time()
 
 
 def _finish(

@@ -79,6 +79,7 @@ class Pricer:
         self.frozen: set[int] = set()
         """Groups that are decided already and take no new columns."""
         self.host_gains: Floats | None = None
+        self.keep_ways: dict[int, list[tuple[str, int, list[int], list[int], list[int]]]] = {}
         self.loose: dict[int, npt.NDArray[np.bool_]] = {}
 
     def _blocks(self) -> list[_Block]:
