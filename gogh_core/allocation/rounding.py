@@ -140,7 +140,8 @@ def _solved(search: Search, part: Part, x: Floats, slack_w: float) -> dict[int, 
 def _near(search: Search, result: LpResult, fixed: Box) -> Part:
     """All columns in use, and those that cost little more at the present prices."""
     near_w = _NEAR * _mean_w(search, result)
-    always = ("on", "on_server", "taken", "count", "way", "over", "wait")
+    always = ["on", "on_server", "taken", "count", "way", "over"]
+    always += ["wait"] if search.pricer.spread else []
     chosen = [
         index
         for index, (x, more_w) in enumerate(zip(result.x, result.reduced, strict=True))
@@ -247,8 +248,10 @@ def _loose(search: Search) -> frozenset[int]:
     """Rows of sides that may stay empty.
 
     Where two must share, whole numbers may not exist at all: half of a spread job on either side of
-    an option does not make one.
+    an option does not make one. Gangs need no such thing, and their MIPs are faster without.
     """
+    if not search.pricer.spread:
+        return frozenset()
     lone = search.c.lone
     return frozenset(
         at
