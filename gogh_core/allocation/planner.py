@@ -29,6 +29,7 @@ from gogh_core.allocation.greedy import greedy_seats
 from gogh_core.allocation.lp import LpResult
 from gogh_core.allocation.mapping import map_counts
 from gogh_core.allocation.mip import available
+from gogh_core.allocation.prices import Prices
 from gogh_core.allocation.problem import Problem
 from gogh_core.allocation.rounding import WIDE, Reach, dive, finish, rounded_down, waits_in_parts
 from gogh_core.allocation.staying import Infeasible, stay_seats
@@ -241,7 +242,7 @@ def _root(search: Search, best: _Best, gap: float) -> tuple[bool, LpResult | Non
     if found is None:
         return False, None
     result, prices = found
-    _prove_root(search.c, best, search, prices)
+    _prove_root(best, search, prices, rough=cut_short)
     if best.gap <= gap:
         return True, None
     if cut_short:
@@ -282,12 +283,15 @@ def _finish(
     offer_counts(search, best, counts)
 
 
-def _prove_root(compiled: Compiled, best: _Best, search: Search, prices: Any) -> None:
-    certificate = {
-        "kinds": "server" if compiled.by_server else "likeness",
-        "root": leaf(search, prices),
-    }
-    bound_w = bound_of(compiled.problem, certificate)
+def _prove_root(best: _Best, search: Search, prices: Prices, *, rough: bool) -> None:
+    """What the first LP proves; a rough one may prove less than no prices at all do."""
+    kinds = "server" if search.c.by_server else "likeness"
+    root = leaf(search, prices)
+    certificate = {"kinds": kinds, "root": root}
+    if rough:
+        bound_w = bound_of(search.c.problem, certificate)
+    else:
+        bound_w = search.leaves.bound_w(root, {}, [])
     if bound_w > best.bound_w:
         best.bound_w, best.certificate = bound_w, certificate
 

@@ -92,7 +92,8 @@ class Leaves:
             Cut(what, kind, value, at_most, None if way is None else way_of(self.facts, *way))
             for what, kind, value, at_most, way in cuts
         ]
-        return leaf_bound(self.facts, leaf, servers, mine)
+        with np.errstate(all="ignore"):
+            return leaf_bound(self.facts, leaf, servers, mine)
 
 
 def leaf_bound(
