@@ -151,7 +151,8 @@ class Search:
         """Add what is worth adding, gangs and spread jobs."""
         if not self.pricer.spread:
             return self.pricer.add_columns(prices)
-        from gogh_core.allocation.spread import add_bundles, settle
+        from gogh_core.allocation.sides import settle
+        from gogh_core.allocation.spread import add_bundles
 
         settle(self.pricer, prices)
         return self.pricer.add_columns(prices) + add_bundles(self.pricer, prices)

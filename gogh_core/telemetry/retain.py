@@ -28,7 +28,7 @@ def known_files(connection: duckdb.DuckDBPyConnection) -> dict[str, Position]:
 def clean_spool(
     store: Store,
     settings: Settings,
-    known_now: Mapping[str, Position],
+    taken: Mapping[str, Position],
     *,
     tell: Callable[[str], None] = lambda _: None,
     clock: Callable[[], float] = time.time,
@@ -36,7 +36,7 @@ def clean_spool(
     """Remove old files that were wholly taken in; how many. Times are those of the file system."""
     telemetry = settings.telemetry
     before_ns = (clock() - telemetry.spool_keep_s) * 1e9
-    old = {key: p for key, p in known_now.items() if p.mtime_ns < before_ns}
+    old = {key: p for key, p in taken.items() if p.mtime_ns < before_ns}
     if not old or not settings.spool.is_dir():
         return 0
     removed, trouble = 0, ""
