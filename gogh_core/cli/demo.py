@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["register"]
 
 _RETRAIN_S = 5.0
-_GAP = 0.05
+_GAP = 0.02
 _SOLVE_S = 20.0
 
 
