@@ -17,6 +17,7 @@ from gogh_core.allocation.lp import Glpk, LpResult
 from gogh_core.allocation.master import Master
 from gogh_core.allocation.prices import Prices
 from gogh_core.allocation.pricing import Pricer
+from gogh_core.allocation.start import first_basis
 from gogh_core.allocation.verify_bound import Leaves
 from gogh_core.allocation.ways import Way
 
@@ -56,7 +57,7 @@ class Search:
         self.pricer.first_columns()
         self.lp = Glpk(self.master.program)
         self.lp.sync()
-        self.lp.start_from(self.master.wait_columns)
+        self.lp.start_from(first_basis(self.master))
         self.rounds = 0
         self.leaf_s = 0.0
         """Seconds the verifier takes for one leaf, lately."""
@@ -83,15 +84,17 @@ class Search:
         """Solve, price, add, until the LP is within the tolerance of the full one.
 
         `lazy` reads the values of columns at the end only: then what is cut short is lost.
+        After new bounds or rows the dual simplex is quick as long as no column has come since that
+        is worth taking: such columns follow in the next round.
         """
         best: tuple[LpResult, Prices] | None = None
         first = True
         costs: list[float] = []
         for _ in range(rounds):
-            left = max(0.05, self.left_s())
-            result = self.lp.solve(dual=first and self.rounds > 0, time_s=left, light=True)
-            if not result.good and first and self.rounds > 0:
-                result = self.lp.solve(time_s=max(0.05, self.left_s()), light=True)
+            dual = first and self.rounds > 0
+            result = self._solve(dual)
+            if not result.good and dual:
+                result = self._solve(False)
             first = False
             if not result.good:
                 return None if lazy else _cut_short(best)
@@ -100,7 +103,6 @@ class Search:
                 self.lp.fill_values(result)
             prices = Prices.of(self.master, result.duals)
             added = self.price(prices)
-            self.lp.sync()
             best = (result, prices)
             scale = abs(result.cost + self.c.fixed_w)
             if self.out_of_time():
@@ -114,7 +116,23 @@ class Search:
                 first = True
         if best is not None and not len(best[0].reduced):
             self.lp.fill(best[0])
+        if best is not None:
+            self._pad(best[0])
         return best
+
+    def _solve(self, dual: bool) -> LpResult:
+        """The LP as it is now; only the primal simplex takes new columns in."""
+        if dual:
+            self.lp.sync_rows()
+        else:
+            self.lp.sync()
+        return self.lp.solve(dual=dual, time_s=max(0.05, self.left_s()), light=True)
+
+    def _pad(self, result: LpResult) -> None:
+        """Columns that the LP does not know yet are at 0 and cost nothing on top."""
+        new = len(self.master.program.columns)
+        result.x = np.pad(result.x, (0, new - len(result.x)))
+        result.reduced = np.pad(result.reduced, (0, new - len(result.reduced)))
 
     def _stuck(self, costs: list[float], least: float) -> bool:
         """Whether the LP has not moved for some rounds, as it does near its end with spread jobs.
@@ -140,7 +158,7 @@ class Search:
                     new.append((row, realm, group))
         for row, realm, group in new:
             own = master.forbid_itself(row, realm, group)
-            self.lp.sync()
+            self.lp.sync_rows()
             entries = {i: float(n) for i, n in master.slot_sides[row, realm][group].items()}
             users = master.slot_users.get((row, realm), {})
             entries |= {i: -float(n) for i, n in users.items()}

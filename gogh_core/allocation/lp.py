@@ -104,8 +104,8 @@ class Glpk:
             return (glp.GLP_FR, 0.0, 0.0) if high == INF else (glp.GLP_UP, 0.0, high)
         return (glp.GLP_LO, low, 0.0) if high == INF else (glp.GLP_DB, low, high)
 
-    def sync(self) -> None:
-        """Bring new rows and columns over."""
+    def sync_rows(self) -> None:
+        """Bring new rows over, without the new columns that are in them."""
         glp, program = self.glp, self.program
         new_rows = len(program.row_keys) - self.rows
         if new_rows > 0:
@@ -115,6 +115,11 @@ class Glpk:
                 bounds = self._bounds(program.row_low[index], program.row_high[index])
                 glp.glp_set_row_bnds(self.lp, first + at, *bounds)
             self.rows += new_rows
+
+    def sync(self) -> None:
+        """Bring new rows and columns over."""
+        self.sync_rows()
+        glp, program = self.glp, self.program
         new_cols = len(program.columns) - self.cols
         if new_cols > 0:
             first = glp.glp_add_cols(self.lp, new_cols)
@@ -131,22 +136,24 @@ class Glpk:
             self.cols += new_cols
 
     def set_matrix_row(self, row: int, entries: dict[int, float]) -> None:
-        """Entries of a row whose columns are all here already."""
+        """Entries of a row in the columns that are here; others bring theirs along."""
         glp = self.glp
+        entries = {column: value for column, value in entries.items() if column < self.cols}
         index_array, value_array = glp.intArray(len(entries) + 1), glp.doubleArray(len(entries) + 1)
         for i, (column, value) in enumerate(entries.items()):
             index_array[i + 1] = column + 1
             value_array[i + 1] = value
         glp.glp_set_mat_row(self.lp, row + 1, len(entries), index_array, value_array)
 
-    def start_from(self, basic: Sequence[int]) -> None:
-        """Start with these columns basic instead of the first equality rows they are in."""
+    def start_from(self, basis: Sequence[tuple[int, int]]) -> None:
+        """Start with these columns basic, each instead of a row that it is in."""
         glp = self.glp
         glp.glp_std_basis(self.lp)
-        for index in basic:
-            column = self.program.columns[index]
+        for index, row in basis:
+            low, high = self.program.row_low[row], self.program.row_high[row]
+            tight = glp.GLP_NS if low == high else glp.GLP_NL if high == INF else glp.GLP_NU
             glp.glp_set_col_stat(self.lp, index + 1, glp.GLP_BS)
-            glp.glp_set_row_stat(self.lp, column.rows[0] + 1, glp.GLP_NS)
+            glp.glp_set_row_stat(self.lp, row + 1, tight)
 
     def set_column(self, index: int, low: float, high: float) -> None:
         """New bounds for a column."""

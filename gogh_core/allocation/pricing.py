@@ -17,7 +17,7 @@ import numpy.typing as npt
 from gogh_core.allocation.compiled import Group
 from gogh_core.allocation.master import Master, Place
 from gogh_core.allocation.prices import Prices
-from gogh_core.allocation.stays import Stays, add_hosts, add_stays, both_columns, stay_of_group
+from gogh_core.allocation.stays import Stays, add_hosts, add_stays, stay_of_group
 from gogh_core.allocation.ways import Way
 
 __all__ = ["Pricer"]
@@ -358,46 +358,8 @@ class Pricer:
 
         raise_offers(self, prices, option, top, who, realm)
 
-    # --- the first columns -----------------------------------------------------------------
-
     def first_columns(self) -> None:
-        """Every group alone on each type it can use, and everybody where they are."""
-        c, master = self.c, self.master
-        zero = Prices(
-            np.zeros(len(c.groups)),
-            np.array([kind.use_w / kind.size for kind in c.kinds]),
-            np.zeros(len(c.kinds)),
-            np.zeros(len(c.kinds)),
-            np.zeros(len(c.kinds)),
-            np.zeros(len(c.cells)),
-            np.zeros(len(c.owners)),
-            0.0,
-            0.0,
-        )
-        place_cost, places = self.place_prices(zero)
-        option = c.net_w + place_cost[self.place_of]
-        for block in self.blocks:
-            if self.stop():
-                break
-            rows = c.side_row[block.sides]
-            alone = ~self.side_pair[block.sides] & np.isfinite(option[rows])
-            for at, group in enumerate(block.groups):
-                if not block.free[at]:
-                    continue
-                index = np.flatnonzero(group.usable & alone)
-                seen: set[int] = set()
-                for s in index[np.argsort(option[rows[index]], kind="stable")]:
-                    row = int(rows[s])
-                    t = int(c.table.type_id[row])
-                    place = places[self.place_of[row]]
-                    if t not in seen and place is not None:
-                        seen.add(t)
-                        master.alone(group, row, place)
-        for stay in self.stays:
-            for side in stay.alone:
-                master.stay(stay.group, int(c.side_row[side]))
-        both_columns(self)
-        if self.spread:
-            from gogh_core.allocation.spread import first_bundles
+        """What the first LP has."""
+        from gogh_core.allocation.start import first_columns
 
-            first_bundles(self)
+        first_columns(self)

@@ -13,6 +13,7 @@ from gogh_core.allocation.lp import Glpk
 from gogh_core.allocation.master import Master
 from gogh_core.allocation.mip import Part, build_model, solve_mip
 from gogh_core.allocation.pricing import Pricer
+from gogh_core.allocation.start import first_basis
 from gogh_core.bench.problems import churned, generate
 from gogh_core.domain import Slot
 from tests.allocation.brute import best_cost
@@ -41,7 +42,7 @@ def test_the_lp_in_process_and_through_pyomo_agree(small):
     Pricer(master).first_columns()
     lp = Glpk(master.program)
     lp.sync()
-    lp.start_from(master.wait_columns)
+    lp.start_from(first_basis(master))
     inside = lp.solve()
     lp.close()
     part = Part(master.program, range(len(master.program.columns)), {}, {}, integer=False)
