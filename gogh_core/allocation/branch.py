@@ -18,7 +18,7 @@ from gogh_core.allocation.compiled import need_of
 from gogh_core.allocation.lp import LpResult
 from gogh_core.allocation.mapping import map_counts
 from gogh_core.allocation.prices import Prices
-from gogh_core.allocation.rounding import finish
+from gogh_core.allocation.rounding import Reach, finish
 from gogh_core.allocation.verify_bound import bound_of
 from gogh_core.allocation.ways import Way, jobs_of, ways_of
 
@@ -27,6 +27,8 @@ __all__ = ["offer_counts", "prove"]
 _MIP_SHARE = 0.4
 """Share of the time since the start that MIPs at nodes may take."""
 _NEAR = 0.1
+_PATIENCE = 30
+"""Nodes without a better plan after which a MIP may have all groups."""
 _NO_LIMIT = 10**9
 """What only cuts may bound: a bound that is no cut would have a price that nobody can check."""
 
@@ -263,6 +265,8 @@ class _Tries:
     def __init__(self, search: Search, best: Any, gap: float) -> None:
         self.search, self.best, self.gap = search, best, gap
         self.tried: set[tuple[Any, ...]] = set()
+        self.idle = 0
+        """Nodes since a plan was found that costs less."""
         self.started = time.monotonic()
         self.spent_s = 0.0
 
@@ -271,6 +275,7 @@ class _Tries:
         search, best = self.search, self.best
         if node.bound_w >= best.cost_w or search.out_of_time():
             return
+        before_w = best.cost_w
         x = node.result.x
         rounded = {i: int(np.floor(v + _NEAR)) for i, v in enumerate(x) if v > 1 - _NEAR}
         if search.pricer.spread:
@@ -278,17 +283,27 @@ class _Tries:
             rounded.update(self._mixed(x))
         self._map(rounded)
         values = x[search.master.on_columns]
-        if np.abs(values - np.round(values)).max(initial=0.0) > WHOLE:
-            return
-        key = (*np.round(values).astype(int).tolist(),)
-        key += (*np.round(x[search.master.taken_columns], 3).tolist(),)
+        if np.abs(values - np.round(values)).max(initial=0.0) <= WHOLE:
+            self._mip(node, np.round(values).astype(int).tolist())
+        self.idle = 0 if best.cost_w < before_w else self.idle + 1
+
+    def _mip(self, node: _Node, servers: list[int]) -> None:
+        """A MIP of a few groups; of all if nothing has been found for long."""
+        search = self.search
+        reach: Reach = "few"
+        key: tuple[Any, ...] = (*servers,)
+        key += (*np.round(node.result.x[search.master.taken_columns], 3).tolist(),)
+        if self.idle >= _PATIENCE and not search.pricer.spread:
+            reach, key = "all", ("all", *servers)
         elapsed = time.monotonic() - self.started
         if key in self.tried or self.spent_s > max(0.5, _MIP_SHARE * elapsed):
             return
         self.tried.add(key)
         before = time.monotonic()
         slack_w = min(self.gap / 2, 1e-3) * abs(node.result.cost)
-        self._map(finish(search, node.result, {}, slack_w=slack_w))
+        fixed: Box = {("servers", k): (n, n) for k, n in enumerate(servers)}
+        box = fixed if reach == "all" else {}
+        self._map(finish(search, node.result, box, slack_w=slack_w, reach=reach))
         self.spent_s += time.monotonic() - before
 
     def _map(self, counts: dict[int, int]) -> None:

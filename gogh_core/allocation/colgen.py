@@ -121,8 +121,12 @@ class Search:
         return best
 
     def _solve(self, dual: bool) -> LpResult:
-        """The LP as it is now; only the primal simplex takes new columns in."""
-        if dual:
+        """The LP as it is now; only the primal simplex takes new columns in.
+
+        With spread jobs new columns are what gives new sides of options a price, which a proof
+        cannot do without.
+        """
+        if dual and not self.pricer.spread:
             self.lp.sync_rows()
         else:
             self.lp.sync()

@@ -23,6 +23,8 @@ Basis = list[tuple[int, int]]
 """Columns that are basic, each instead of a row that it is in."""
 _TYPES = 2
 """GPU types on which a group is alone in the first LP; others come where they are worth it."""
+_FEW = 200
+"""Up to so many groups columns cost nothing, and MIPs have more to choose from."""
 
 
 def first_columns(pricer: Pricer) -> None:
@@ -41,6 +43,8 @@ def first_columns(pricer: Pricer) -> None:
     )
     place_cost, places = pricer.place_prices(zero)
     option = c.net_w + place_cost[pricer.place_of]
+    many = len(c.groups) > _FEW and not pricer.spread
+    types = _TYPES if many else len(c.idle)
     for block in pricer.blocks:
         if pricer.stop():
             break
@@ -55,7 +59,7 @@ def first_columns(pricer: Pricer) -> None:
                 row = int(rows[s])
                 t = int(c.table.type_id[row])
                 place = places[pricer.place_of[row]]
-                if t not in seen and place is not None and len(seen) < _TYPES:
+                if t not in seen and place is not None and len(seen) < types:
                     seen.add(t)
                     master.alone(group, row, place)
     for stay in pricer.stays:
@@ -75,6 +79,9 @@ def first_basis(master: Master) -> Basis:
     is in a row of an earlier one, so the basis can be solved row by row.
     """
     c, program = master.c, master.program
+    if c.spread.any():
+        # Measured: from elsewhere their proofs take longer.
+        return list(zip(master.wait_columns, master.job_rows, strict=True))
     chosen, second = _first_ways(master)
     basis = [(chosen[group.index], master.job_rows[group.index]) for group in c.groups]
     singles: dict[int, int] = {}
