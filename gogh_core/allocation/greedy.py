@@ -9,8 +9,10 @@ import itertools
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from gogh_core.allocation.board import Board
 from gogh_core.allocation.compiled import Compiled, Seat, Seats, need_of
@@ -20,6 +22,7 @@ from gogh_core.allocation.staying import stay_seats
 
 __all__ = ["greedy_seats", "seat_greedily"]
 
+Ints = npt.NDArray[np.int64]
 _SCANNED = 60
 """Pairs looked at for one job: beyond the cheapest few dozen a pair hardly ever wins."""
 
@@ -34,6 +37,42 @@ class _Way:
     server: str | None = None
     gpus: int = 0
     join: Seat | None = None
+
+
+class _Alone:
+    """Who is alone on GPUs and could be joined, by GPU type, number of GPUs and class."""
+
+    def __init__(self, c: Compiled) -> None:
+        self.c = c
+        self.sizes = int(c.table.gpus.max(initial=0)) + 1
+        self.seats: dict[int, list[Seat]] = {}
+        self.open = np.zeros(len(c.idle) * self.sizes * len(c.table.classes), dtype=bool)
+
+    def keys(self, rows: Any, cls: Any) -> Any:
+        """Where somebody of a class by an option is found."""
+        table = self.c.table
+        place = table.type_id[rows] * self.sizes + table.gpus[rows]
+        return place * len(table.classes) + cls
+
+    def add(self, seat: Seat) -> None:
+        """Somebody who could be joined from now on."""
+        key = int(self.keys(seat.row, self.c.cls[seat.job]))
+        self.seats.setdefault(key, []).append(seat)
+        self.open[key] = True
+
+    def remove(self, seat: Seat) -> None:
+        """Somebody who has been joined."""
+        key = int(self.keys(seat.row, self.c.cls[seat.job]))
+        self.seats[key].remove(seat)
+        self.open[key] = bool(self.seats[key])
+
+    def joinable(self, rows: Ints, cls: int) -> tuple[Ints, Ints]:
+        """Of these pairs of a class those whose other side is alone somewhere, and its keys."""
+        table = self.c.table
+        other = np.where(table.class_a[rows] == cls, table.class_b[rows], table.class_a[rows])
+        keys = self.keys(rows, other)
+        found = np.flatnonzero(self.open[keys])
+        return found, keys[found]
 
 
 def seat_greedily(
@@ -51,11 +90,11 @@ def seat_greedily(
     rooms = Rooms(board, c)
     waiting = jobs if jobs is not None else [j for j in range(len(c.cls)) if j not in board.seats]
     waiting = sorted(waiting, key=lambda j: (-c.wait_w[j], -_smallest(c, j), -c.required[j], j))
-    alone: dict[tuple[int, int, int], list[Seat]] = {}
+    alone = _Alone(c)
     for seats in board.seats.values():
         for seat in seats:
             if seat.partner < 0:
-                _lone(c, alone, seat)
+                alone.add(seat)
     hurry, quick = False, Quick(board, rooms)
     for j in waiting:
         hurry = hurry or (stop is not None and stop())
@@ -73,12 +112,6 @@ def seat_greedily(
         _apply(board, rooms, alone, j, way)
 
 
-def _lone(c: Compiled, alone: dict[tuple[int, int, int], list[Seat]], seat: Seat) -> None:
-    row = seat.row
-    key = (int(c.table.type_id[row]), int(c.table.gpus[row]), int(c.cls[seat.job]))
-    alone.setdefault(key, []).append(seat)
-
-
 def _smallest(c: Compiled, j: int) -> int:
     return 1 if c.spread[j] else min(c.problem.jobs[j].gpu_counts)
 
@@ -86,7 +119,7 @@ def _smallest(c: Compiled, j: int) -> int:
 def _best_way(
     board: Board,
     rooms: Rooms,
-    alone: dict[tuple[int, int, int], list[Seat]],
+    alone: _Alone,
     j: int,
     sharing: bool,
 ) -> _Way | None:
@@ -129,18 +162,12 @@ def _best_way(
                 best = way
     if sharing and c.job_realms[j]:
         pairs = np.flatnonzero(usable & c.pair[rows])
-        scanned = 0
-        for s in pairs[np.argsort(c.net_w[rows[pairs]], kind="stable")]:
-            if scanned >= _SCANNED:
-                break
-            row = int(rows[s])
-            a, b = int(table.class_a[row]), int(table.class_b[row])
-            other = b if a == c.cls[j] else a
-            key = (int(table.type_id[row]), int(table.gpus[row]), other)
-            if not alone.get(key):
-                continue
-            scanned += 1
-            way = _join_way(board, alone[key], j, row, int(c.side_no[here][s]))
+        found, keys = alone.joinable(rows[pairs], int(c.cls[j]))
+        pairs = pairs[found]
+        for at in np.argsort(c.net_w[rows[pairs]], kind="stable")[:_SCANNED].tolist():
+            s = pairs[at]
+            row, side = int(rows[s]), int(c.side_no[here][s])
+            way = _join_way(board, alone.seats[int(keys[at])], j, row, side)
             if way is not None and better(way) and board.power_w + way.power_w <= board.cap_w:
                 best = way
     return best
@@ -178,15 +205,14 @@ def _whole_way(board: Board, rooms: Rooms, t: int, m: int, row: int, bonus: floa
 def _apply(
     board: Board,
     rooms: Rooms,
-    alone: dict[tuple[int, int, int], list[Seat]],
+    alone: _Alone,
     j: int,
     way: _Way,
 ) -> None:
     c = board.compiled
     if way.join is not None:
         old = way.join
-        key = (int(c.table.type_id[old.row]), int(c.table.gpus[old.row]), int(c.cls[old.job]))
-        alone[key].remove(old)
+        alone.remove(old)
         board.take([old], keep_gpus=True)
         new = Seat(old.job, old.slots, way.row, j)
         # The GPUs stay taken, so the servers' watts are counted already.
@@ -207,7 +233,7 @@ def _apply(
     board.put([seat])
     for server in servers:
         rooms.add(server)
-    _lone(c, alone, seat)
+    alone.add(seat)
 
 
 def _seat_spread(board: Board, rooms: Rooms, j: int) -> None:
@@ -265,12 +291,14 @@ def greedy_seats(
     sharing: bool = True,
     most: int | None = None,
     deadline: float = float("inf"),
+    kept: Seats | None = None,
 ) -> Seats:
     """Seats of the greedy plan; raises `Infeasible` when pins or the cap cannot be kept.
 
-    After `most` jobs, or at the deadline, the rest is seated quickly.
+    After `most` jobs, or at the deadline, the rest is seated quickly. `kept` is who stays where,
+    if that is known already.
     """
-    kept = stay_seats(compiled)
+    kept = stay_seats(compiled) if kept is None else kept
     board = Board(compiled)
     for j in sorted(kept):
         for seat in kept[j]:

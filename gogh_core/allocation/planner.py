@@ -31,7 +31,15 @@ from gogh_core.allocation.mapping import map_counts
 from gogh_core.allocation.mip import available
 from gogh_core.allocation.prices import Prices
 from gogh_core.allocation.problem import Problem
-from gogh_core.allocation.rounding import WIDE, Reach, dive, finish, rounded_down, waits_in_parts
+from gogh_core.allocation.rounding import (
+    WIDE,
+    Reach,
+    dive,
+    finish,
+    frees_more,
+    rounded_down,
+    waits_in_parts,
+)
 from gogh_core.allocation.staying import Infeasible, stay_seats
 from gogh_core.allocation.verify import gap_of, verify
 from gogh_core.allocation.verify_bound import bound_of
@@ -104,7 +112,8 @@ def plan(
     used = _solver(solver, notes)
     try:
         stayed = stay_seats(compiled)
-        seats = greedy_seats(compiled, most=WIDE, deadline=started + 0.3 * time_limit_s)
+        third = started + 0.3 * time_limit_s
+        seats = greedy_seats(compiled, most=WIDE, deadline=third, kept=stayed)
     except Infeasible as answer:
         rescued = _rescued(compiled, used, deadline, notes)
         if rescued is None:
@@ -255,15 +264,21 @@ def _root(search: Search, best: _Best, gap: float) -> tuple[bool, LpResult | Non
 
 def _rounded(search: Search, best: _Best, gap: float, result: LpResult) -> bool:
     """Dive, MIPs, branching; False when the clock stopped it."""
+    if search.c.running.any():
+        # Where most go on as now little is in parts: rounded down it may do.
+        offer_counts(search, best, rounded_down(result.x))
+        if best.gap <= gap:
+            return True
     dived, fixed = dive(search, result, {}, _DIVE_TOLERANCE)
     _finish(search, best, dived, fixed, gap, "few")
     if len(search.c.groups) > WIDE:
         return not search.out_of_time()
     if best.gap > gap and waits_in_parts(search, result):
         prove(search, best, gap, nodes=_FEW)
-    for reach in ("more", "all"):
-        if best.gap > gap and not search.out_of_time():
-            _finish(search, best, dived, fixed, gap, reach)
+    if best.gap > gap and not search.out_of_time() and frees_more(search, dived):
+        _finish(search, best, dived, fixed, gap, "more")
+    if best.gap > gap and not search.out_of_time():
+        _finish(search, best, dived, fixed, gap, "all")
     if best.gap > gap and not search.out_of_time():
         return prove(search, best, gap, nodes=max(_FEW, _LEAVES // max(1, len(search.c.cls))))
     return not search.out_of_time()

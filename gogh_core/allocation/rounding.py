@@ -20,7 +20,7 @@ from gogh_core.allocation.mip import Part, solve_mip
 from gogh_core.allocation.prices import Prices
 from gogh_core.errors import SolverFailed
 
-__all__ = ["WIDE", "Reach", "dive", "finish", "rounded_down", "waits_in_parts"]
+__all__ = ["WIDE", "Reach", "dive", "finish", "frees_more", "rounded_down", "waits_in_parts"]
 
 Floats = npt.NDArray[np.float64]
 _SMALL = 150
@@ -106,6 +106,13 @@ def finish(
         if not search.forbid_selves(values):
             break
     return counts
+
+
+def frees_more(search: Search, result: LpResult) -> bool:
+    """Whether `more` frees somebody whom `few` does not."""
+    groups = _fractional(search, result.x)
+    few, more = (_widened(search, result, groups, *_REACH[reach]) for reach in ("few", "more"))
+    return few != more
 
 
 def rounded_down(x: Floats) -> dict[int, int]:
