@@ -102,6 +102,7 @@ class Search:
             if not lazy:
                 self.lp.fill_values(result)
             prices = Prices.of(self.master, result.duals)
+            left_out = self.lp.cols < len(self.master.program.columns)
             added = self.price(prices)
             best = (result, prices)
             scale = abs(result.cost + self.c.fixed_w)
@@ -109,7 +110,7 @@ class Search:
                 break
             costs.append(result.cost)
             near = tolerance * scale * (_NEARLY if self._stuck(costs, tolerance * scale) else 1.0)
-            if not added or -self.pricer.worst <= near:
+            if not (added or left_out) or -self.pricer.worst <= near:
                 self.lp.fill(result)
                 if not self.forbid_selves(result.x):
                     break

@@ -31,18 +31,18 @@ from gogh_core.allocation.verify_stays import stay_prices, stays_of
 __all__ = ["Leaves", "bound_of"]
 
 
-def bound_of(problem: Problem, certificate: Mapping[str, Any]) -> float:
+def bound_of(problem: Problem, certificate: Mapping[str, Any], enough: float = INF) -> float:
     """The largest lower bound on the cost of any plan that the certificate proves.
 
-    It is never below what no prices at all prove: each job's cheapest way, GPUs for nothing.
+    It is never below what no prices at all prove: each job's cheapest way, GPUs for nothing. Where
+    the certificate's own prices prove `enough` that is not looked at.
     """
     with np.errstate(all="ignore"):  # Prices beyond all numbers give NaN, which proves nothing.
-        return _bound_of(problem, certificate)
+        return _bound_of(problem, certificate, enough)
 
 
-def _bound_of(problem: Problem, certificate: Mapping[str, Any]) -> float:
+def _bound_of(problem: Problem, certificate: Mapping[str, Any], enough: float) -> float:
     facts = Facts(problem, str(certificate.get("kinds", "likeness")))
-    trivial = leaf_bound(facts, {}, {}, [])
     root = certificate.get("root", {})
     lowest = INF
     stack: list[tuple[Any, dict[int, tuple[int, int]], list[Cut]]] = [(root, {}, [])]
@@ -72,7 +72,9 @@ def _bound_of(problem: Problem, certificate: Mapping[str, Any]) -> float:
                 stack.append((child, box, [*cuts, cut]))
             else:
                 raise ValueError(f"a node splits on {what!r}")
-    return float(max(lowest, trivial))
+    if lowest >= enough:
+        return float(lowest)
+    return float(max(lowest, leaf_bound(facts, {}, {}, [])))
 
 
 class Leaves:

@@ -108,7 +108,7 @@ def bound_is_proven(view: View) -> Iterable[str]:
     """The bound follows from the certificate, is not above the cost, and the gap is theirs."""
     plan = view.plan
     try:
-        proven = bound_of(view.problem, plan.certificate)
+        proven = bound_of(view.problem, plan.certificate, plan.bound_w)
     except _UNREADABLE as error:
         yield f"the certificate cannot be read: {type(error).__name__}: {error}"
         return
