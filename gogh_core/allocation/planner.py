@@ -275,13 +275,23 @@ def _rounded(search: Search, best: _Best, gap: float, result: LpResult) -> bool:
         return not search.out_of_time()
     if best.gap > gap and waits_in_parts(search, result):
         prove(search, best, gap, nodes=_FEW)
-    if best.gap > gap and not search.out_of_time() and frees_more(search, dived):
-        _finish(search, best, dived, fixed, gap, "more")
+    if best.gap > gap and not search.out_of_time():
+        if search.c.running.any() and not search.pricer.spread:
+            _corner(search, best)
+        elif frees_more(search, dived):
+            _finish(search, best, dived, fixed, gap, "more")
     if best.gap > gap and not search.out_of_time():
         _finish(search, best, dived, fixed, gap, "all")
     if best.gap > gap and not search.out_of_time():
         return prove(search, best, gap, nodes=max(_FEW, _LEAVES // max(1, len(search.c.cls))))
     return not search.out_of_time()
+
+
+def _corner(search: Search, best: _Best) -> None:
+    """The first LP again: with the columns of the dive it may end in another corner."""
+    found = search.generate(_LP_TOLERANCE)
+    if found is not None:
+        offer_counts(search, best, rounded_down(found[0].x, near=0.1))
 
 
 def _finish(

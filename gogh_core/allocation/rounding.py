@@ -115,9 +115,9 @@ def frees_more(search: Search, result: LpResult) -> bool:
     return few != more
 
 
-def rounded_down(x: Floats) -> dict[int, int]:
-    """What is whole of each column."""
-    return {i: int(np.floor(v + WHOLE)) for i, v in enumerate(x) if v >= 1 - WHOLE}
+def rounded_down(x: Floats, near: float = WHOLE) -> dict[int, int]:
+    """What is whole of each column, or nearly so."""
+    return {i: int(np.floor(v + near)) for i, v in enumerate(x) if v >= 1 - near}
 
 
 def _solved(search: Search, part: Part, x: Floats, slack_w: float) -> dict[int, float] | None:
