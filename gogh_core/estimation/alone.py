@@ -16,10 +16,10 @@ from gogh_core.estimation.catalog import Column
 from gogh_core.estimation.jobset import JobSet
 from gogh_core.estimation.opinions import nan_median
 from gogh_core.estimation.process import (
+    Conditioned,
     JobKernels,
     Kernel,
     Observed,
-    evidence,
     fit_variances,
     settle,
 )
@@ -51,7 +51,7 @@ class Alone:
     simple: Array
     """What siblings say, or the centre."""
     evidence: Array
-    """Log density of each job's own cells, told from the others, [jobs]; 0 without any."""
+    """Log density of each job's own cells, told from the others, [jobs]; 0 if none or not asked."""
 
 
 def process_alone(
@@ -59,10 +59,14 @@ def process_alone(
     columns: Sequence[Column],
     table: Array,
     noise: Array,
-    who: Array,
+    asked: tuple[Array, Array],
     kernel: Kernel | None = None,
 ) -> Alone:
-    """From log throughputs `table` [jobs, columns] with variances `noise`; NaN: not measured."""
+    """From log throughputs `table` [jobs, columns] with variances `noise`; NaN: not measured.
+
+    `asked` are the jobs whose speed, and those whose evidence, is wanted.
+    """
+    who, doubted = asked
     shape = (len(jobs.names), len(columns))
     likeness, speed = column_likeness(columns), column_speed(columns)
     kernels = JobKernels(jobs.kernels(), likeness, speed - speed.mean())
@@ -75,11 +79,13 @@ def process_alone(
     seen = Observed(at[0], at[1], table[at] - base[at], noise[at])
     if kernel is None:
         kernel = fit_variances(kernels, seen, _START, _NOISE)
-    mean, variance = settle(kernels, kernel, seen, who, shape)
+    process = Conditioned(kernels, kernel, seen)
+    mean, variance = settle(process, who, shape)
     variance = variance + level.variance(jobs.unit_code, jobs.has_facts)
     simple = siblings(jobs, table - base, table) + base
-    likely = evidence(kernels, kernel, seen, shape[0])
-    return Alone(mean + base, variance, kernel, seconds, simple, likely)
+    return Alone(
+        mean + base, variance, kernel, seconds, simple, process.evidence(doubted, shape[0])
+    )
 
 
 def siblings(jobs: JobSet, values: Array, own: Array | None) -> Array:

@@ -19,7 +19,14 @@ from gogh_core.estimation.catalog import Catalog, Column
 from gogh_core.estimation.jobset import JobSet
 from gogh_core.estimation.opinions import beside, nan_median
 from gogh_core.estimation.pairs import Pairs, Smoothing, add_shared_only
-from gogh_core.estimation.process import JobKernels, Kernel, Observed, fit_variances, settle
+from gogh_core.estimation.process import (
+    Conditioned,
+    JobKernels,
+    Kernel,
+    Observed,
+    fit_variances,
+    settle,
+)
 from gogh_core.estimation.roofline import column_likeness
 
 __all__ = ["AGGRESSIVE", "ALONE", "SENSITIVE", "Beliefs", "Hyper", "believe"]
@@ -33,8 +40,11 @@ RATIO_LOW, RATIO_HIGH = 0.05, 1.0
 _START = [0.024, 0.012, 0.009, 0.006, 0.015, 0.006, 0.003, 0.003, 0.003, 0.0015, 0.024, 0.012]
 _CELL_START = [0.01, 0.004]
 _NOISE = 0.001
-# One job's cells move the odds of facts by a factor of e to this at most.
-_MOST_ODDS = 3.0
+# A job's cells tell of facts' levels more than of their shapes: half of their evidence counts, and
+# it moves the odds by a factor of e to this at most.
+_OWN_EVIDENCE, _MOST_ODDS = 0.5, 3.0
+# Shapes have about two dimensions; no more draws of them count than these.
+_DIMENSIONS, _MOST_DRAWS = 2, 12
 
 
 @dataclass(frozen=True)
@@ -74,7 +84,7 @@ class Beliefs:
     second: Array
     """Second opinions on the three quantities, [3, jobs, columns]."""
     against_facts: Array
-    """Log odds by which a job's own cells speak for the opinion without facts, [jobs]."""
+    """Log odds of the opinion on speed alone without facts, [jobs]."""
     cell: Array
     """Step time and use of the GPU as features, [jobs, columns, 2]."""
     ratio_width: Array
@@ -107,10 +117,12 @@ def believe(
     columns: Sequence[Column],
     *,
     ask: Array | None = None,
+    doubt: Array | None = None,
     hyper: Hyper | None = None,
 ) -> Beliefs:
     """Everything the catalog says of all jobs (or only of `ask`) on the columns.
 
+    With `doubt`, second opinions on speed alone are right for these jobs only.
     `columns` begins with the catalog's own. Without `hyper` the variances are fitted here.
     """
     columns = tuple(columns)
@@ -130,7 +142,8 @@ def believe(
     add_shared_only(catalog, table, noise, effects, pairs)
 
     kernels = hyper.kernels if hyper else (None, None, None)
-    main = process_alone(jobs, columns, table, noise, who, kernels[ALONE])
+    doubt = who if doubt is None else doubt
+    main = process_alone(jobs, columns, table, noise, (who, doubt), kernels[ALONE])
     mean = np.zeros((3, *shape))
     variance = np.zeros((3, *shape))
     mean[ALONE], variance[ALONE] = main.mean, main.variance
@@ -140,7 +153,7 @@ def believe(
     trust = np.where(np.isnan(table), np.clip(1 - 2 * variance[0] / spread, 0.0, 1.0), 1.0)
     featured = JobKernels(kernel_jobs, likeness, None, cell, trust)
     second = np.zeros((3, *shape))
-    second[ALONE], blind, against = _without_facts(jobs, columns, table, noise, who, main, hyper)
+    second[ALONE], blind, against = _without_facts(jobs, columns, table, noise, doubt, main, hyper)
     found, choices = [main.kernel], []
     simple = [main.simple]
     observed = np.zeros((3, *shape))
@@ -151,7 +164,7 @@ def believe(
         start = np.array(_START + _CELL_START)
         kernel = kernels[quantity] or fit_variances(featured, seen, start, _NOISE)
         found.append(kernel)
-        mean[quantity], variance[quantity] = settle(featured, kernel, seen, who, shape)
+        mean[quantity], variance[quantity] = settle(Conditioned(featured, kernel, seen), who, shape)
         known = np.where(counts > 0, values, np.nan)
         second[quantity], chosen = beside(
             kernel_jobs, known, mean[quantity], variance[quantity],
@@ -185,20 +198,38 @@ def _without_facts(
     """Speeds alone as if no architecture were known; where none is, what siblings say.
 
     The level of a job that was not measured stays the main one's: names say nothing of it. Also
-    the log odds by which the cells of each job speak for this opinion.
+    the log odds of this opinion for each job.
     """
     against = np.zeros(len(table))
     if jobs.has_facts.any():
         other = process_alone(
-            jobs.blind, columns, table, noise, who, hyper.blind if hyper else None
+            jobs.blind, columns, table, noise, (who, who), hyper.blind if hyper else None
         )
         said, kernel = other.mean, other.kernel
-        against = np.clip(other.evidence - main.evidence, -_MOST_ODDS, _MOST_ODDS)
+        against = _odds(jobs, table, main, other)
     else:
         said, kernel = main.simple, None
     lift = (main.mean - said).mean(axis=1, keepdims=True)
     unmeasured = np.isnan(table).all(axis=1, keepdims=True)
     return said + np.where(unmeasured, lift, 0.0), kernel, against
+
+
+def _odds(jobs: JobSet, table: Array, facts: Alone, blind: Alone) -> Array:
+    """Log odds of the process without facts, of jobs that were measured somewhere, [jobs].
+
+    Both learned from all families how far they miss what they are not shown. A family is a draw of
+    it in each dimension of its shape, in which the one of the smaller variance is likelier by its
+    square root. Then what each foretold of the job's own cells.
+    """
+    seen = ~np.isnan(table)
+    rest = np.where(seen, 0.0, 1.0)
+    missed = [(rest * said.variance).sum(axis=1) for said in (facts, blind)]
+    some = seen.any(axis=1)
+    families = len(np.unique(jobs.families[some])) - 1
+    draws = min(families * min(table.shape[1] - 1, _DIMENSIONS), _MOST_DRAWS)
+    told = 0.5 * draws * np.log(np.maximum(missed[0], 1e-9) / np.maximum(missed[1], 1e-9))
+    own = np.clip(blind.evidence - facts.evidence, -_MOST_ODDS, _MOST_ODDS)
+    return np.where(some, told + _OWN_EVIDENCE * own, 0.0)
 
 
 def _cell_features(mean: Array, table: Array, seconds: Array, has_facts: Array) -> Array:

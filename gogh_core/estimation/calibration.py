@@ -50,6 +50,8 @@ _PRIOR_WEIGHT, _MOST = 6.0, 48
 # How much it takes to leave a usual weight: families are few.
 _PULL = 10.0
 _COVER = 0.80
+# What the spread of ratios is usually worth, without and with siblings: found on synthetic worlds.
+_RATIO_WIDTH = (0.92, 0.61)
 _WIDE_SD = 0.7
 
 
@@ -223,7 +225,9 @@ def calibrate(
         if (first.hidden, first.revealed) in looked:
             continue
         looked.add((first.hidden, first.revealed))
-        beliefs = believe(first.view(catalog), inside, catalog.columns, hyper=hyper)
+        beliefs = believe(
+            first.view(catalog), inside, catalog.columns, doubt=np.array(first.hidden), hyper=hyper
+        )
         played += [
             _play(catalog, inside, beliefs, networks, episode, truth)
             for episode in _whole_family(first, truth)
@@ -235,21 +239,27 @@ def calibrate(
     lean: dict[Group, float] = {}
     for group in GROUPS:
         mine = [p for p in played if p.group == group]
-        second[group] = _second(mine, usual_second(inside, group))
+        second[group] = _second(mine, usual_second(inside, group), alone=group != (True, False))
         mine = [p.moved(second[group]) for p in mine]
         blend[group] = _blend(mine, usual_blend(group))
         families = None if group[1] else len({p.hidden for p in mine})
         alone[group] = _alone_width(mine, blend[group][0], families)
-        ratio[group] = _ratio_width(mine, blend[group])
+        ratio[group] = _ratio_width(mine, blend[group], _RATIO_WIDTH[group[1]])
         # The level of a measured job is known: nothing to lean for.
         lean[group] = 0.0 if group[0] else _lean(mine, blend[group][0], alone[group])
     return Calibration(second, blend, alone, ratio, lean)
 
 
-def _second(played: list[_Played], usual: tuple[float, float, float]) -> tuple[float, float, float]:
-    """Weights that miss least inside the catalog, held to the usual ones: families are few."""
+def _second(
+    played: list[_Played], usual: tuple[float, float, float], *, alone: bool
+) -> tuple[float, float, float]:
+    """Weights that miss least inside the catalog, held to the usual ones: families are few.
+
+    Unless `alone`, that of speed alone stays the usual one: a measured job of an unseen family has
+    odds of its own, and six other families tell less than nothing.
+    """
     out = list(usual)
-    for quantity in (ALONE, SENSITIVE, AGGRESSIVE):
+    for quantity in (ALONE, SENSITIVE, AGGRESSIVE)[0 if alone else 1 :]:
         some = [
             p for p in played
             if (p.open.any() if quantity == ALONE else len((p.own, p.other)[quantity - 1][0]))
@@ -314,15 +324,15 @@ def _blend(played: list[_Played], usual: tuple[float, float, float]) -> tuple[fl
     return out[0], out[1], out[2]
 
 
-def _quantile(scores: list[Array], draws: int | None = None) -> float:
+def _quantile(scores: list[Array], draws: int | None = None, usual: float = 1.0) -> float:
     """How many standard deviations hold 80 %, over those of a normal; episodes weigh the same.
 
-    With few independent `draws` the next one falls outside more often than those at hand did: of
-    n, the place 0.8 (n + 1) holds 80 % of the next.
+    Held to the usual width. With few independent `draws` the next one falls outside more often
+    than those at hand did: of n, the place 0.8 (n + 1) holds 80 % of the next.
     """
     parts = [s for s in scores if len(s)]
     if not parts:
-        return 1.0
+        return usual
     values = np.concatenate(parts)
     weights = np.concatenate([np.full(len(s), 1 / len(s)) for s in parts])
     order = np.argsort(values)
@@ -331,7 +341,8 @@ def _quantile(scores: list[Array], draws: int | None = None) -> float:
     cover = _COVER * (1 + 1 / draws) if draws else _COVER
     found = float(values[min(int(np.searchsorted(total, cover)), len(values) - 1)]) / 1.2816
     trust = len(parts) / (len(parts) + _PRIOR_WEIGHT)
-    return float(np.clip(np.exp(trust * np.log(max(found, 0.05))), 0.4, 2.5))
+    width = trust * np.log(max(found, 0.05)) + (1 - trust) * np.log(usual)
+    return float(np.clip(np.exp(width), 0.4, 2.5))
 
 
 def _alone_width(played: list[_Played], blend: float, draws: int | None) -> float:
@@ -347,7 +358,7 @@ def _alone_width(played: list[_Played], blend: float, draws: int | None) -> floa
     )
 
 
-def _ratio_width(played: list[_Played], blend: tuple[float, float, float]) -> float:
+def _ratio_width(played: list[_Played], blend: tuple[float, float, float], usual: float) -> float:
     scores = []
     for p in played:
         for quantity, side, column in ((1, p.own, p.own_column), (2, p.other, p.other_column)):
@@ -355,7 +366,7 @@ def _ratio_width(played: list[_Played], blend: tuple[float, float, float]) -> fl
             spread = p.sd[quantity] * np.exp(b * p.factor[quantity])
             said = side[1] + b * (p.shift[quantity] * p.sd[quantity])[column]
             scores.append(np.abs(side[0] - said) / np.hypot(side[2], spread[column]))
-    return _quantile(scores)
+    return _quantile(scores, usual=usual)
 
 
 def _lean(played: list[_Played], blend: float, width: float) -> float:

@@ -41,6 +41,9 @@ Group = tuple[bool, bool]
 GROUPS: tuple[Group, ...] = ((False, False), (False, True), (True, False), (True, True))
 # Weight of the second opinion on speed alone, for jobs with siblings and facts.
 _SIBLINGS_AND_FACTS = 0.25
+# What is left of it from the second measurement of a job without siblings on: two cells tell the
+# process how the job differs, the second opinion mostly by how much.
+_AGAIN = 0.5
 # How far networks trained on synthetic worlds are followed in manners, where a job has no siblings
 # and the catalog says nothing of it: manners are much the same everywhere, levels are not.
 _BLEND_MANNERS = 0.25
@@ -100,7 +103,11 @@ def correct(
                 inside = sibling[job] == group[1]
                 opinions = calibration.second.get(group) or usual_second(jobs, group)
                 second[:, inside] = np.array(opinions)[:, None]
-                second[ALONE, inside] = by_odds(opinions[ALONE], beliefs.against_facts[job[inside]])
+                again = beliefs.observed[ALONE][job[inside]].sum(axis=1) > 1
+                second[ALONE, inside] = by_odds(
+                    np.where(again & (not group[1]), _AGAIN, 1.0) * opinions[ALONE],
+                    beliefs.against_facts[job[inside]],
+                )
                 blend[:, inside] = np.array(calibration.blend.get(group) or usual_blend(group))[
                     :, None
                 ]
@@ -117,7 +124,7 @@ def correct(
     return replace(beliefs, mean=mean, variance=variance, ratio_width=ratio_width, lean=lean)
 
 
-def by_odds(weight: float, odds: Array) -> Array:
+def by_odds(weight: float | Array, odds: Array) -> Array:
     """The weight of an opinion after evidence for it, in log odds."""
     raised = weight * np.exp(odds)
     return np.asarray(raised / (raised + 1 - weight))

@@ -115,10 +115,10 @@ def nan_median(values: Array, axis: int) -> Array:
     """Median that skips NaN, and is NaN where there is nothing; several times numpy's speed."""
     if not values.shape[axis]:
         return np.full(np.delete(values.shape, axis), np.nan)
-    ordered = np.sort(values, axis=axis)
-    count = (~np.isnan(ordered)).sum(axis=axis, keepdims=True)
-    last = ordered.shape[axis] - 1
-    low = np.take_along_axis(ordered, np.clip((count - 1) // 2, 0, last), axis)
-    high = np.take_along_axis(ordered, np.clip(count // 2, 0, last), axis)
-    middle = np.where(count > 0, (low + high) / 2, np.nan)
-    return np.asarray(middle.squeeze(axis))
+    ordered = np.moveaxis(np.sort(values, axis=axis), axis, -1)
+    count = (~np.isnan(ordered)).sum(axis=-1)
+    rows = np.arange(count.size)
+    flat = ordered.reshape(count.size, -1)
+    place = count.ravel()
+    middle = (flat[rows, np.maximum(place - 1, 0) // 2] + flat[rows, place // 2 - (place == 0)]) / 2
+    return np.where(count > 0, middle.reshape(count.shape), np.nan)

@@ -18,7 +18,7 @@ import pandas as pd
 
 from gogh_core.estimation.catalog import Catalog, Column
 from gogh_core.estimation.jobset import JobSet
-from gogh_core.estimation.process import JobKernels, Observed, fit_variances, posterior
+from gogh_core.estimation.process import Conditioned, JobKernels, Observed, fit_variances
 from gogh_core.estimation.roofline import column_likeness
 from gogh_core.hardware import find
 
@@ -234,7 +234,7 @@ def _free(
     kernel = fit_variances(kernels, some, _START, 0.002)
     if len(value) > _MOST_CELLS:
         seen = seen.take(np.arange(0, len(value), int(np.ceil(len(value) / _MOST_CELLS))))
-    said, covariance = posterior(kernels, kernel, seen, np.arange(shape[0]), shape[1])
+    said, covariance = Conditioned(kernels, kernel, seen).posterior(np.arange(shape[0]), shape[1])
     sd = np.sqrt(np.maximum(np.diagonal(covariance, axis1=1, axis2=2), 1e-6)) * scale
     free = centre + said * scale
     measured = np.full(shape, np.nan)

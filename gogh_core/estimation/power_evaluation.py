@@ -45,8 +45,11 @@ def power_accuracy(catalog: Catalog, *, every: int = 1) -> dict[str, Any]:
     """
     jobs = JobSet.of(catalog)
     power = catalog.power
-    highest = power.groupby("column")["power_limit_w"].transform("max")
-    top = power[power["power_limit_w"] >= 0.97 * highest]
+    # What was measured several times (other optimisers) is one truth: its mean.
+    truth = power.groupby(["job", "column", "power_limit_w"])[["power_w", "throughput"]].mean()
+    truth = truth.reset_index()
+    highest = truth.groupby("column")["power_limit_w"].transform("max")
+    top = truth[truth["power_limit_w"] >= 0.97 * highest]
     cells = list(zip(top["job"], top["column"], top["power_w"], strict=True))
     job, column = power["job"].to_numpy(), power["column"].to_numpy()
     family = jobs.families[job]
@@ -64,7 +67,7 @@ def power_accuracy(catalog: Catalog, *, every: int = 1) -> dict[str, Any]:
             rest = replace(catalog, power=power[~hidden].reset_index(drop=True))
             model = PowerModel.of(rest, jobs, catalog.columns)
             errors[kind].append(abs(float(model.free_w[j, g]) - watts))
-            mine = power[(job == j) & (column == g)].sort_values("power_limit_w")
+            mine = truth[(truth["job"] == j) & (truth["column"] == g)]
             energy = (mine["power_w"] / mine["throughput"]).to_numpy()
             limits = mine["power_limit_w"].to_numpy()
             chosen = model.best_limit(int(j), int(g), limits)

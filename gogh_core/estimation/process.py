@@ -7,7 +7,8 @@ are found by the marginal likelihood with a weak prior; with few data the prior 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -16,12 +17,11 @@ from scipy.optimize import minimize
 
 __all__ = [
     "COMMON",
+    "Conditioned",
     "JobKernels",
     "Kernel",
     "Observed",
-    "evidence",
     "fit_variances",
-    "posterior",
     "settle",
 ]
 
@@ -165,53 +165,67 @@ def fit_variances(kernels: JobKernels, seen: Observed, start: Array, noise: floa
     return Kernel(theta[:-1], float(theta[-1]))
 
 
-def posterior(
-    kernels: JobKernels, kernel: Kernel, seen: Observed, jobs: Array, columns: int
-) -> tuple[Array, Array]:
-    """Mean [jobs, columns] and covariance [jobs, columns, columns] of each job's row of cells."""
-    count = len(jobs)
-    col = np.tile(np.arange(columns), count)
-    job = np.repeat(jobs, columns)
-    worth = kernels.by_column(kernel.variances)
-    prior = _own_prior(kernels, worth, jobs, columns)
-    if not len(seen.value):
-        return np.zeros((count, columns)), prior
-    matrix = kernels.total(worth, seen.job, seen.column, seen.job, seen.column)
-    matrix[np.diag_indices_from(matrix)] += seen.noise + kernel.noise + _JITTER
-    factor = cho_factor(matrix, lower=True, check_finite=False)
-    alpha = cho_solve(factor, seen.value, check_finite=False)
-    mean = np.empty(count * columns)
-    covariance = prior
-    step = max(1, 4000 // max(columns, 1))
-    for start in range(0, count, step):
-        rows = slice(start * columns, min(count, start + step) * columns)
-        cross = kernels.total(worth, job[rows], col[rows], seen.job, seen.column)
-        mean[rows] = cross @ alpha
-        white = solve_triangular(factor[0], cross.T, lower=True, check_finite=False)
-        blocks = white.T.reshape(-1, columns, len(seen.value))
-        covariance[start : start + len(blocks)] -= np.einsum("iak,ibk->iab", blocks, blocks)
-    return mean.reshape(count, columns), covariance
+@dataclass(frozen=True)
+class Conditioned:
+    """A process that has seen its cells: what all answers begin with."""
 
+    kernels: JobKernels
+    kernel: Kernel
+    seen: Observed
 
-def evidence(kernels: JobKernels, kernel: Kernel, seen: Observed, jobs: int) -> Array:
-    """Log density of each job's own cells, as the cells of all others foretell them, [jobs].
+    @cached_property
+    def worth(self) -> Worth:
+        """What the parts of the kernel are worth between columns."""
+        return self.kernels.by_column(self.kernel.variances)
 
-    Zero where the job has none, and in catalogs so large that the process rests on a part.
-    """
-    found = np.zeros(jobs)
-    if not 0 < len(seen.value) <= _REFERENCE_CELLS:
+    @cached_property
+    def factor(self) -> Array:
+        """Lower triangle of the covariance of what was seen."""
+        seen = self.seen
+        matrix = self.kernels.total(self.worth, seen.job, seen.column, seen.job, seen.column)
+        matrix[np.diag_indices_from(matrix)] += seen.noise + self.kernel.noise + _JITTER
+        return np.asarray(cho_factor(matrix, lower=True, check_finite=False)[0])
+
+    @cached_property
+    def alpha(self) -> Array:
+        """The seen values, whitened twice."""
+        return np.asarray(cho_solve((self.factor, True), self.seen.value, check_finite=False))
+
+    def posterior(self, jobs: Array, columns: int) -> tuple[Array, Array]:
+        """Mean [jobs, columns] and covariance [jobs, columns, columns] of each job's cells."""
+        count, seen = len(jobs), self.seen
+        col = np.tile(np.arange(columns), count)
+        job = np.repeat(jobs, columns)
+        covariance = _own_prior(self.kernels, self.worth, jobs, columns)
+        if not len(seen.value):
+            return np.zeros((count, columns)), covariance
+        mean = np.empty(count * columns)
+        step = max(1, 4000 // max(columns, 1))
+        for start in range(0, count, step):
+            rows = slice(start * columns, min(count, start + step) * columns)
+            cross = self.kernels.total(self.worth, job[rows], col[rows], seen.job, seen.column)
+            mean[rows] = cross @ self.alpha
+            white = solve_triangular(self.factor, cross.T, lower=True, check_finite=False)
+            blocks = white.T.reshape(-1, columns, len(seen.value))
+            covariance[start : start + len(blocks)] -= np.einsum("iak,ibk->iab", blocks, blocks)
+        return mean.reshape(count, columns), covariance
+
+    def evidence(self, asked: Array, jobs: int) -> Array:
+        """Log density of the asked jobs' own cells, as those of all others foretell them, [jobs].
+
+        Zero where a job has none, and in catalogs so large that the process rests on a part.
+        """
+        found = np.zeros(jobs)
+        seen = self.seen
+        if not 0 < len(seen.value) <= _REFERENCE_CELLS:
+            return found
+        inverse = cho_solve((self.factor, True), np.eye(len(seen.value)), check_finite=False)
+        for job in np.intersect1d(asked, seen.job):
+            own = np.flatnonzero(seen.job == job)
+            block = inverse[np.ix_(own, own)]
+            gap = np.linalg.solve(block, self.alpha[own])
+            found[job] = 0.5 * (np.linalg.slogdet(block)[1] - self.alpha[own] @ gap)
         return found
-    worth = kernels.by_column(kernel.variances)
-    matrix = kernels.total(worth, seen.job, seen.column, seen.job, seen.column)
-    matrix[np.diag_indices_from(matrix)] += seen.noise + kernel.noise + _JITTER
-    inverse = np.linalg.inv(matrix)
-    alpha = inverse @ seen.value
-    for job in np.unique(seen.job):
-        own = np.flatnonzero(seen.job == job)
-        block = inverse[np.ix_(own, own)]
-        gap = np.linalg.solve(block, alpha[own])
-        found[job] = 0.5 * (np.linalg.slogdet(block)[1] - alpha[own] @ gap)
-    return found
 
 
 def _own_prior(kernels: JobKernels, of_columns: Worth, jobs: Array, columns: int) -> Array:
@@ -229,20 +243,19 @@ def _own_prior(kernels: JobKernels, of_columns: Worth, jobs: Array, columns: int
     return out
 
 
-def settle(
-    kernels: JobKernels, kernel: Kernel, seen: Observed, who: Array, shape: tuple[int, int]
-) -> tuple[Array, Array]:
+def settle(process: Conditioned, who: Array, shape: tuple[int, int]) -> tuple[Array, Array]:
     """Posterior of the asked jobs; large catalogs: from a part of it and the job's own cells."""
     mean, variance = np.zeros(shape), np.zeros(shape)
-    reference = seen
+    seen, noise = process.seen, process.kernel.noise
+    reference = process
     left_out = np.zeros(shape[0], bool)
     if len(seen.value) > _REFERENCE_CELLS:
         jobs = np.unique(seen.job)
         keep = jobs[:: int(np.ceil(len(seen.value) / _REFERENCE_CELLS))]
         left_out[jobs] = True
         left_out[keep] = False
-        reference = seen.take(np.flatnonzero(~left_out[seen.job]))
-    centre, covariance = posterior(kernels, kernel, reference, who, shape[1])
+        reference = replace(process, seen=seen.take(np.flatnonzero(~left_out[seen.job])))
+    centre, covariance = reference.posterior(who, shape[1])
     rows = {int(job): i for i, job in enumerate(who)}
     own = np.flatnonzero(left_out[seen.job] & np.isin(seen.job, who))
     order = own[np.argsort(seen.job[own], kind="stable")]
@@ -251,10 +264,10 @@ def settle(
             continue
         i, at = rows[int(seen.job[cells[0]])], seen.column[cells]
         block = covariance[i][np.ix_(at, at)].copy()
-        block[np.diag_indices_from(block)] += seen.noise[cells] + kernel.noise
+        block[np.diag_indices_from(block)] += seen.noise[cells] + noise
         gain = np.linalg.solve(block, covariance[i][at]).T
         centre[i] = centre[i] + gain @ (seen.value[cells] - centre[i][at])
         covariance[i] = covariance[i] - gain @ covariance[i][at]
     mean[who] = centre
-    variance[who] = np.diagonal(covariance, axis1=1, axis2=2) + kernel.noise
+    variance[who] = np.diagonal(covariance, axis1=1, axis2=2) + noise
     return mean, variance

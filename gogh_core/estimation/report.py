@@ -126,20 +126,30 @@ def draw(result: dict[str, Any], folder: Path) -> None:
 
 
 def _draw_learning(result: dict[str, Any], folder: Path) -> None:
+    import matplotlib as mpl
     import matplotlib.pyplot as plt
 
     curve = pd.DataFrame(result["learning"])
-    figure, axes = plt.subplots(1, 3, figsize=(11, 3.2))
+    figure, axes = plt.subplots(1, 3, figsize=(13, 3.6), layout="constrained")
+    colours = mpl.colormaps["tab20"].colors  # type: ignore[attr-defined]
     for axis, (kind, some) in zip(axes, curve.groupby("kind", sort=False), strict=False):
-        for method, line in some.groupby("method", sort=False):
+        for i, (method, line) in enumerate(some.groupby("method", sort=False)):
             means = line.groupby("step")["error"].mean()
-            axis.plot(range(len(means)), means.to_numpy(), marker="o", label=str(method))
+            learned = str(method).endswith(", facts")
+            axis.plot(
+                range(len(means)), means.to_numpy(), label=str(method), marker="o", markersize=4,
+                color=colours[i % len(colours)], linestyle="-" if learned else "--",
+                linewidth=2.0 if learned else 1.0,
+            )  # fmt: skip
             axis.set_xticks(range(len(means)), [str(s) for s in means.index])
         axis.set_title(str(kind))
         axis.set_xlabel("measured cells")
+        axis.set_yscale("log")
+        axis.yaxis.set_major_formatter("{x:g}")
+        axis.yaxis.set_minor_formatter("{x:g}")
+        axis.tick_params(which="both", labelsize=8)
     axes[0].set_ylabel("nMAE of cells never shown")
-    axes[0].legend(fontsize=7)
-    figure.tight_layout()
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside right center", fontsize=8)
     figure.savefig(folder / "learning-curve.png", dpi=80)
 
 

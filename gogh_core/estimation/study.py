@@ -84,13 +84,17 @@ class Study:
         return {"speed": speed()}
 
     def accuracy(self) -> dict[str, Any]:
-        """All methods on the same splits; the served one over several seeds."""
+        """All methods on the same splits; networks over several seeds."""
         others = [] if self.quick else [kind for kind in KINDS if kind != self.kind]
         served = self._networks([self.kind], TAGS)
         methods = [*self._simple_and_process(TAGS), *served, *self._networks(others, ["facts"])]
         runs = [accuracy(self.catalog, methods, partners=1)]
         for seed in range(1, self.seeds):
-            again = [simple_method(BAR), *self._networks([self.kind], TAGS, seed)]
+            again = [
+                simple_method(BAR),
+                *self._networks([self.kind], TAGS, seed),
+                *self._networks(others, ["facts"], seed),
+            ]
             runs.append(accuracy(self.catalog, again, partners=1, seed=seed))
         rows = pd.concat([run.assign(seed=seed) for seed, run in enumerate(runs)])
         return {
@@ -140,7 +144,7 @@ class Study:
         """Watts and limits on published profiles."""
         power = pd.read_parquet(self.folder / "power.parquet")
         catalog = power_catalog(power[power["source"] == "zeus_nsdi23"])
-        return {"power": power_accuracy(catalog, every=6 if self.quick else 3)}
+        return {"power": power_accuracy(catalog, every=6 if self.quick else 1)}
 
 
 def _catalog(folder: Path, source: str, *, gangs: bool = False) -> Catalog:
