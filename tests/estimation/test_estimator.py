@@ -180,6 +180,16 @@ def test_the_same_question_has_the_same_answer(catalog: Catalog, world: pa.Table
     assert answers[0].equals(answers[1])
 
 
+def test_a_vision_model_on_cifar_computes_a_third_of_what_it_does_on_large_images() -> None:
+    large, small = resolve("shufflenetv2/imagenet"), resolve("shufflenetv2/cifar100")
+    assert large is not None
+    assert small is not None
+    assert small.macs == pytest.approx(0.327 * large.macs, rel=0.01)
+    assert small.input_bytes < large.input_bytes / 40
+    assert small.parameters == large.parameters
+    assert resolve("resnet50_cifar10").macs == 1.3e9  # type: ignore[union-attr]
+
+
 def test_common_names_resolve_and_strange_ones_do_not() -> None:
     assert resolve("ResNet-50").name == "resnet50"  # type: ignore[union-attr]
     assert resolve("bert_base_uncased/sentiment140").name == "bert-sentence"  # type: ignore[union-attr]

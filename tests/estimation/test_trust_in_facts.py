@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from gogh_core.domain import Descriptors
 from gogh_core.estimation.beliefs import Beliefs, believe
 from gogh_core.estimation.calibration import _quantile
 from gogh_core.estimation.catalog import Catalog, Column
@@ -42,6 +43,42 @@ def _with_one_cell(times_faster: float) -> tuple[Beliefs, int]:
 def test_a_measurement_far_from_what_facts_said_speaks_against_them() -> None:
     (near, job), (far, _) = _with_one_cell(1.0), _with_one_cell(20.0)
     assert near.against_facts[job] < 0 < far.against_facts[job]
+
+
+ARITHMETIC, TRAFFIC = (4e12, 1e9), (1e10, 4e11)
+
+
+def _odds_where_facts(*, hold: bool) -> float:
+    """Odds against facts of a job measured once, beside nine families that declare their work.
+
+    If they do not hold, what a family does has nothing to do with what it declares.
+    """
+    columns = [Column(kind) for kind in ("t4", "p100", "h100")]
+    rows = []
+    for i in range(10):
+        said = (ARITHMETIC, TRAFFIC)[i % 2]
+        real = said if hold else (ARITHMETIC, TRAFFIC)[i // 2 % 2]
+        does = Descriptors(f"m{i}", 32, flops_per_step=real[0], bytes_per_step=real[1])
+        speed = 1 / step_seconds([does], [step_facts(does)], columns).sum(axis=-1)[0]
+        for column, value in list(zip(columns, speed, strict=True))[: 3 if i else 1]:
+            rows.append(
+                {
+                    "gpu_type": column.gpu_type,
+                    "job_type": f"m{i} (batch size 32)",
+                    "throughput": value * np.exp(0.1 * np.cos(i)),
+                    "flops_per_step": said[0],
+                    "bytes_per_step": said[1],
+                }
+            )
+    catalog = Catalog.from_table(pa.Table.from_pylist(rows))
+    beliefs = believe(catalog, JobSet.of(catalog), catalog.columns)
+    return float(beliefs.against_facts[catalog.names.index("m0 (batch size 32)")])
+
+
+def test_facts_that_foretold_the_shapes_of_other_families_are_trusted_for_the_next() -> None:
+    right, wrong = _odds_where_facts(hold=True), _odds_where_facts(hold=False)
+    assert right < -2
+    assert right < wrong - 2
 
 
 def test_odds_move_a_weight_but_neither_none_nor_all() -> None:
