@@ -96,13 +96,15 @@ class JobKernels:
     ) -> Array:
         """The kernel between two lists of cells, by what its parts are worth between columns."""
         worth, feature = of_columns
-        jobs, columns = np.ix_(job_a, job_b), np.ix_(col_a, col_b)
-        found = np.zeros((len(job_a), len(job_b)))
+        # Places in the flat tables: `take` is several times as fast as indexing rows and columns.
+        jobs = job_a[:, None] * len(self.jobs[0]) + job_b[None]
+        columns = col_a[:, None] * len(feature) + col_b[None]
+        found = np.zeros(jobs.shape)
         for kernel, factor in zip(self.jobs, worth, strict=True):
-            found += kernel[jobs] * factor[columns]
+            found += kernel.take(jobs) * factor.take(columns)
         if self.cell is not None:
             a, b = self.cell[job_a, col_a], self.cell[job_b, col_b]
-            near = np.exp(-((a[:, None] - b[None]) ** 2).sum(-1) / 2) * feature[columns]
+            near = np.exp(-((a[:, None] - b[None]) ** 2).sum(-1) / 2) * feature.take(columns)
             if self.trust is not None:
                 near *= self.trust[job_a, col_a][:, None] * self.trust[job_b, col_b][None]
             found += near
