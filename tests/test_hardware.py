@@ -28,7 +28,7 @@ def test_figures_are_plausible(gpu: GpuType) -> None:
 
 def test_every_figure_names_its_source() -> None:
     source = inspect.getsource(hardware)
-    table = source[source.index("_ALL: tuple") : source.index("GPU_TYPES: dict")]
+    table = source[source.index("_FACTS: tuple") : source.index("_ALIASES: dict")]
     before = re.split(r"^    GpuType\(", table, flags=re.MULTILINE)[:-1]
     assert len(before) == len(GPU_TYPES)
     assert all(part.rstrip().splitlines()[-1].lstrip().startswith("#") for part in before)
@@ -44,6 +44,11 @@ def test_every_figure_names_its_source() -> None:
         ("Tesla P100-PCIE-16GB", "p100"),
         ("Tesla T4", "t4"),
         ("AMD Instinct MI300X", "mi300x"),
+        ("V100-SXM2-16GB", "v100"),
+        ("NVIDIA GeForce RTX 2080 Ti", "rtx2080ti"),
+        ("NVIDIA GeForce RTX 2080", "rtx2080"),
+        ("NVIDIA TITAN V", "titanv"),
+        ("Quadro P4000", "p4000"),
         ("v100", "v100"),
         ("V100", "v100"),
     ],
