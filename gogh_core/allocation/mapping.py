@@ -251,6 +251,8 @@ def _pack(c: Compiled, board: Board, items: list[_Item], tidy: bool) -> None:
 
 
 def _best_room(board: Board, rooms: dict[int, list[str]], m: int, size: int) -> str | None:
+    if m > size:
+        return None
     for room in range(m, size):
         if rooms.get(room):
             return rooms[room][-1]
