@@ -79,8 +79,17 @@ def main() -> None:
         print(f"gogh: {error}", file=sys.stderr)
         sys.exit(1)
     except KeyboardInterrupt:
-        print("gogh: interrupted", file=sys.stderr)
-        sys.exit(130)
+        _end_interrupted()
+    except RuntimeError as error:
+        # DuckDB's word for Ctrl-C within a query.
+        if str(error) != "Query interrupted":
+            raise
+        _end_interrupted()
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
+
+
+def _end_interrupted() -> None:
+    print("gogh: interrupted", file=sys.stderr)
+    sys.exit(130)

@@ -21,6 +21,9 @@ from gogh_core.errors import InvalidInput
 
 __all__ = ["Text", "fetch", "fill", "run", "statement", "texts", "transaction"]
 
+# What DuckDB says when a signal came while it worked.
+_INTERRUPTED = "Query interrupted"
+
 
 @dataclass(frozen=True, slots=True)
 class Text:
@@ -68,9 +71,21 @@ def run(connection: duckdb.DuckDBPyConnection, sql: str, parameters: dict[str, A
         missing = sorted(set(wanted) - set(bound))
         if missing:
             raise InvalidInput(f"parameter {missing[0]} is not given", where=part.query[:60])
-        relation = connection.sql(part.query, params=bound or None)
-        result = pa.table({}) if relation is None else relation.to_arrow_table()
+        with _interruptible():
+            relation = connection.sql(part.query, params=bound or None)
+            result = pa.table({}) if relation is None else relation.to_arrow_table()
     return result
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Ctrl-C within a query is a KeyboardInterrupt, as everywhere; DuckDB says RuntimeError."""
+    try:
+        yield
+    except RuntimeError as error:
+        if str(error) == _INTERRUPTED:
+            raise KeyboardInterrupt from error
+        raise
 
 
 def fill(sql: str, **identifiers: str) -> str:

@@ -5,10 +5,14 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
+import signal
+import threading
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -18,6 +22,7 @@ from gogh_core.cli import app
 from gogh_core.errors import InvalidInput
 from gogh_core.settings import load
 from gogh_core.store import Store, append_rows, queries, query_names, run_query
+from gogh_core.store.texts import run
 
 NOON = datetime(2026, 1, 5, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -365,3 +370,15 @@ def test_backup_and_restore_by_command(gogh: Any, cluster: Store, tmp_path: Path
         gogh("restore", str(tmp_path / "backup"))
     assert "restored" in gogh("restore", str(tmp_path / "backup"), "--yes")
     assert answer(cluster, "queue")
+
+
+def test_ctrl_c_within_a_query_is_an_interrupt_as_anywhere_else() -> None:
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    soon = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))
+    try:
+        soon.start()
+        with duckdb.connect() as connection, pytest.raises(KeyboardInterrupt):
+            run(connection, "SELECT count(*) FROM range(30000000000) WHERE range % 7 = 3", {})
+    finally:
+        soon.join()
+        signal.signal(signal.SIGINT, before)
