@@ -190,7 +190,7 @@ def _rescued(compiled: Compiled, solver: str, deadline: float, notes: list[str])
     power_w = spent["base_w"] + spent["idle_w"] + spent["off_w"] + spent["options_w"]
     if cap is not None and power_w > cap * (1 + 1e-9):
         return None
-    notes.append("the pins can only be kept in ways the simple rules do not try")
+    notes.append("pins and cap can only be kept in ways the simple rules do not try")
     return seats
 
 
