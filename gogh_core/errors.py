@@ -51,6 +51,7 @@ __all__ = [
     "StoreLocked",
     "UnsafeToPlan",
     "WeightsRefused",
+    "was_interrupted",
 ]
 
 
@@ -181,3 +182,8 @@ class StackError(GoghError):
 
 class UnsafeToPlan(GoghError):
     """Planning now could do harm; nothing was done."""
+
+
+def was_interrupted(error: RuntimeError) -> bool:
+    """Whether it is DuckDB's word for Ctrl-C within a query."""
+    return str(error) == "Query interrupted"

@@ -17,12 +17,9 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from gogh_core.errors import InvalidInput
+from gogh_core.errors import InvalidInput, was_interrupted
 
 __all__ = ["Text", "fetch", "fill", "run", "statement", "texts", "transaction"]
-
-# What DuckDB says when a signal came while it worked.
-_INTERRUPTED = "Query interrupted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +80,7 @@ def _interruptible() -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
-        if str(error) == _INTERRUPTED:
+        if was_interrupted(error):
             raise KeyboardInterrupt from error
         raise
 
