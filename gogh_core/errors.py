@@ -51,7 +51,6 @@ __all__ = [
     "StoreLocked",
     "UnsafeToPlan",
     "WeightsRefused",
-    "was_interrupted",
 ]
 
 
@@ -182,8 +181,3 @@ class StackError(GoghError):
 
 class UnsafeToPlan(GoghError):
     """Planning now could do harm; nothing was done."""
-
-
-def was_interrupted(error: RuntimeError) -> bool:
-    """Whether it is DuckDB's word for Ctrl-C within a query."""
-    return str(error) == "Query interrupted"

@@ -14,7 +14,7 @@ import sys
 import typer
 
 from gogh_core import __version__
-from gogh_core.errors import GoghError, InvalidInput, was_interrupted
+from gogh_core.errors import GoghError, InvalidInput
 
 __all__ = ["app", "main"]
 
@@ -81,7 +81,8 @@ def main() -> None:
     except KeyboardInterrupt:
         _end_interrupted()
     except RuntimeError as error:
-        if not was_interrupted(error):
+        # DuckDB's word for Ctrl-C within a query.
+        if str(error) != "Query interrupted":
             raise
         _end_interrupted()
     except BrokenPipeError:

@@ -17,9 +17,12 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from gogh_core.errors import InvalidInput, was_interrupted
+from gogh_core.errors import InvalidInput
 
 __all__ = ["Text", "fetch", "fill", "run", "statement", "texts", "transaction"]
+
+# What DuckDB says when a signal came while it worked.
+_INTERRUPTED = "Query interrupted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +83,7 @@ def _interruptible() -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
-        if was_interrupted(error):
+        if str(error) == _INTERRUPTED:
             raise KeyboardInterrupt from error
         raise
 
