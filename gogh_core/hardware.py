@@ -307,7 +307,7 @@ def find(name: str) -> GpuType | None:
 def closest(name: str, among: Iterable[str] | None = None) -> str | None:
     """The known name most like this one, for an error that helps."""
     names = sorted(among if among is not None else GPU_TYPES)
-    found = difflib.get_close_matches(name.lower(), names, n=1, cutoff=0.6)
+    found = difflib.get_close_matches(name.lower(), names, n=1, cutoff=0.5)
     return found[0] if found else None
 
 
