@@ -109,13 +109,13 @@ def explain(problem: Problem, plan: Plan, job_id: str, *, time_limit_s: float = 
     if time_limit_s <= 0 or len(problem.jobs) > EXACT_JOBS:
         taken = _taken(problem, plan, placements)
         options = [Alternative(*way, False, False) for way in estimates.ways(_SHOWN, taken)]
-        changes = () if placements else tuple(_changes(estimates.changes()))
+        changes = () if placements else tuple(_changes(((text, True) for text in estimates.changes())))
         return Explanation(job_id, decision, tuple(options), estimates.binding(), changes)
     asker = Asker(time_limit_s)
     questions = () if placements else tuple(helps(problem, plan, job, asker))
     binding = tuple(_binding(problem, plan, job, asker))
     options = _options(problem, plan, job, placements, estimates, asker)
-    changes = tuple(_changes(question.text for question in questions))
+    changes = tuple(_changes((question.text, question.sure) for question in questions))
     return Explanation(job_id, decision, tuple(options), binding, changes, questions)
 
 
@@ -209,9 +209,12 @@ def _binding(problem: Problem, plan: Plan, job: ProblemJob, asker: Asker) -> Ite
             yield f"With {question.text} the plan as a whole would cost {saved_w:.0f} W less."
 
 
-def _changes(texts: Iterable[str]) -> Iterable[str]:
-    for text in texts:
-        yield f"It would run with {text}."
+def _changes(told: Iterable[tuple[str, bool]]) -> Iterable[str]:
+    for text, sure in told:
+        if sure:
+            yield f"It would run with {text}."
+        else:
+            yield f"It may run with {text}: it does in a plan that was found, not proven the best."
 
 
 def _more(more_w: float) -> str:

@@ -29,6 +29,8 @@ class Question:
 
     text: str
     problem: Problem
+    sure: bool = True
+    """Whether what is told of it holds in every best plan, not only in one that was found."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,11 +168,11 @@ def relaxed(problem: Problem, job: ProblemJob) -> Iterator[Question]:
 
 
 def helps(problem: Problem, plan: Plan, job: ProblemJob, asker: Asker) -> Iterator[Question]:
-    """Changes after which a waiting job runs; each was planned, none is guessed."""
+    """Changes after which a waiting job runs; each was planned, and says whether that is proven."""
     slower = _slower(problem, job)
     first = asker.ask(slower) if slower is not None else None
     if slower is not None and first is not None and first.runs(job.id):
-        yield slower
+        yield replace(slower, sure=first.proven)
     else:
         urgent = _urgent(slower or Question("", problem), plan, job, asker)
         if urgent is not None:
@@ -182,9 +184,8 @@ def helps(problem: Problem, plan: Plan, job: ProblemJob, asker: Asker) -> Iterat
         if question.problem.power_cap_w is None and problem.power_cap_w is not None:
             cap_w = math.ceil(max(problem.power_cap_w, float(answer.plan.spent["power_w"])) + 1e-6)
             text = f"a power cap of {cap_w} W instead of {problem.power_cap_w:g} W"
-            yield Question(text, replace(problem, power_cap_w=float(cap_w)))
-            continue
-        yield question
+            question = Question(text, replace(problem, power_cap_w=float(cap_w)))
+        yield replace(question, sure=answer.proven)
 
 
 def _slower(problem: Problem, job: ProblemJob) -> Question | None:

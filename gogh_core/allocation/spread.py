@@ -156,6 +156,7 @@ def _pairs(pricer: Pricer, prices: Prices, option: Floats, places: list[Any]) ->
         place = places[pricer.place_of[row]]
         if place is not None and paid > option[row] + 1e-7:
             added += pricer.master.pair(row, realm, place)
+            pricer.worst -= paid - float(option[row])  # at least one such pair
     return added
 
 

@@ -16,6 +16,8 @@ from gogh_core.allocation import (
     ProblemServer,
     decisions,
     explain,
+    explain_again,
+    greedy,
     plan,
 )
 from gogh_core.allocation.explain_prices import Estimates
@@ -59,6 +61,8 @@ def told_truly(problem: Problem) -> tuple[int, int, int]:
             assert re.search(r"would cost (\d+) W less", sentence)
             limits += 1
         for question in told.questions:
+            if not question.sure:
+                continue
             run = best_cost(question.problem, runs=(job.id, None))
             assert run <= best_cost(question.problem) + 1e-5, question.text
             changes += 1
@@ -163,6 +167,16 @@ def test_a_limit_that_binds_is_named_with_what_it_costs(limits, words, change):
     (helped,) = [question for question in told.questions if change in question.text]
     again = plan(helped.problem, gap=0.0)
     assert "low" in {placement.job for placement in again.placements}
+
+
+def test_a_change_that_helps_in_a_plan_not_proven_is_told_as_such(monkeypatch):
+    problem = two_jobs(quotas={"x": 1})
+    made = plan(problem, gap=0.0)
+    monkeypatch.setattr(explain_again, "make_plan", lambda asked, **_: greedy(asked))
+    told = explain(problem, made, "low", time_limit_s=60)
+    (said,) = [text for text in told.changes if "quota" in text]
+    assert "may run with a quota of 2 GPUs" in said
+    assert "not proven" in said
 
 
 def test_a_move_is_explained_with_what_staying_would_have_cost():
