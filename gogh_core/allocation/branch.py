@@ -140,8 +140,8 @@ def _node(
     bound = result.cost + search.c.fixed_w + search.pricer.worst
     node = _Node(box, result, bound, raw, cuts)
     if search.pricer.spread:
-        # Offers of spread jobs are guesses, so the pricer's estimate is too low.
-        node.bound_w = max(bound, _leaf_bound(search, node))
+        # What spread jobs offer is a guess, so the pricer's estimate is one too.
+        node.bound_w = _leaf_bound(search, node)
     return node
 
 

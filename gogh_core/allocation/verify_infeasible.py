@@ -8,7 +8,7 @@ one of them is refused.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from gogh_core.allocation.options import Option
 from gogh_core.allocation.problem import Gpu, Problem, ProblemJob
@@ -162,18 +162,54 @@ def _quotas(pins: _Pins) -> Iterator[str]:
 
 
 def _cap(pins: _Pins) -> Iterator[str]:
-    """What has to be on draws more than the cap, each GPU at the least it could draw."""
-    problem = pins.problem
-    if problem.power_cap_w is None:
+    """What has to be on draws more than the cap, in two ways to say what it draws at least."""
+    cap_w = pins.problem.power_cap_w
+    if cap_w is None:
         return
-    least = dict(problem.gpu_types)
-    for option in problem.table:
+    idle = pins.problem.gpu_types
+    total = _pinned_w(pins) + max(
+        _servers_w(pins, _least_w(pins)),
+        _servers_w(pins, idle) - sum(_saves_w(pins, job) for job in pins.problem.jobs),
+    )
+    if total > cap_w * (1 + 1e-9) + 1e-9:
+        yield f"what has to be on draws {total:.1f} W"
+
+
+def _least_w(pins: _Pins) -> dict[str, float]:
+    """The least that a GPU of each type draws, idle or used."""
+    least = dict(pins.problem.gpu_types)
+    for option in pins.problem.table:
         each = option.power_w / option.gpus
         if each < least.get(option.gpu_type, INF) and pins.usable(option):
             least[option.gpu_type] = each
+    return least
+
+
+def _saves_w(pins: _Pins, job: ProblemJob) -> float:
+    """The most by which the job draws less than idle GPUs; of a pair each has its half."""
+    if job.pinned:
+        return 0.0
+    best = 0.0
+    for option in pins.problem.table:
+        fits = option.gpus == 1 if job.mode == "spread" else option.gpus in job.gpu_counts
+        less = option.gpus * pins.problem.gpu_types.get(option.gpu_type, 0.0) - option.power_w
+        less /= len(option.classes)
+        if fits and less > best and job.job_class in option.classes:
+            mine = [
+                got
+                for name, got in zip(option.classes, option.throughput, strict=True)
+                if name == job.job_class
+            ]
+            if pins.enough(job, max(mine)) and pins.usable(option):
+                best = less
+    return best * (job.max_gpus if job.mode == "spread" else 1)
+
+
+def _servers_w(pins: _Pins, least: Mapping[str, float]) -> float:
+    """What servers draw at least, their free GPUs each so much; off where they may be."""
     total, pinned = 0.0, {gpu[0] for gpu in pins.on_gpu}
-    for server in problem.servers:
-        idle = problem.gpu_types[server.gpu_type]
+    for server in pins.problem.servers:
+        idle = pins.problem.gpu_types[server.gpu_type]
         each = idle if server.drain else least[server.gpu_type]
         free = sum((server.id, gpu) not in pins.on_gpu for gpu in range(server.gpus))
         used_w = server.base_w + free * each
@@ -181,11 +217,16 @@ def _cap(pins: _Pins) -> Iterator[str]:
             total += used_w
         else:
             total += server.off_w if server.drain else min(server.off_w, used_w)
+    return total
+
+
+def _pinned_w(pins: _Pins) -> float:
+    """What pinned jobs draw at least where they are."""
+    total = 0.0
     counted: set[Gpu] = set()
     for job in pins.jobs:
         for gpus in [job.place] if job.mode == "gang" else [frozenset([gpu]) for gpu in job.place]:
             if not gpus & counted:
                 total += min((watts for _, watts in pins.ways(job, gpus)), default=0.0)
                 counted |= gpus
-    if total > problem.power_cap_w * (1 + 1e-9) + 1e-9:
-        yield f"what has to be on draws {total:.1f} W"
+    return total

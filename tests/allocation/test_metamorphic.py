@@ -112,14 +112,22 @@ def scaling(problem: Problem) -> int:
 
 
 def carried_out(problem: Problem, made: Plan) -> Problem:
-    """The problem after its plan: jobs where they were placed, servers switched."""
+    """The problem after its plan: jobs where they were placed, servers switched.
+
+    A job that may not move and was stopped is left out: it could start anywhere afterwards, which
+    the problem that was planned did not allow.
+    """
     at: dict[str, list[Slot]] = {}
     for placement in made.placements:
         at.setdefault(placement.job, []).extend(placement.slots)
     action = {switch.id: switch.action == "on" for switch in made.servers}
     return replace(
         problem,
-        jobs=[replace(job, at=tuple(at.get(job.id, ()))) for job in problem.jobs],
+        jobs=[
+            replace(job, at=tuple(at.get(job.id, ())))
+            for job in problem.jobs
+            if job.id in at or not job.at or job.movable
+        ],
         servers=[replace(s, on=action.get(s.id, s.on)) for s in problem.servers],
         max_moves=None,
     )
