@@ -109,7 +109,8 @@ def explain(problem: Problem, plan: Plan, job_id: str, *, time_limit_s: float = 
     if time_limit_s <= 0 or len(problem.jobs) > EXACT_JOBS:
         taken = _taken(problem, plan, placements)
         options = [Alternative(*way, False, False) for way in estimates.ways(_SHOWN, taken)]
-        changes = () if placements else tuple(_changes(((text, True) for text in estimates.changes())))
+        about = ((text, True) for text in estimates.changes())
+        changes = () if placements else tuple(_changes(about))
         return Explanation(job_id, decision, tuple(options), estimates.binding(), changes)
     asker = Asker(time_limit_s)
     questions = () if placements else tuple(helps(problem, plan, job, asker))

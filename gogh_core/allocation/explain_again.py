@@ -184,7 +184,9 @@ def helps(problem: Problem, plan: Plan, job: ProblemJob, asker: Asker) -> Iterat
         if question.problem.power_cap_w is None and problem.power_cap_w is not None:
             cap_w = math.ceil(max(problem.power_cap_w, float(answer.plan.spent["power_w"])) + 1e-6)
             text = f"a power cap of {cap_w} W instead of {problem.power_cap_w:g} W"
-            question = Question(text, replace(problem, power_cap_w=float(cap_w)))
+            capped = replace(problem, power_cap_w=float(cap_w))
+            yield Question(text, capped, answer.proven)
+            continue
         yield replace(question, sure=answer.proven)
 
 
