@@ -39,8 +39,8 @@ class Facts:
         self.fixed_power = self.fixed_other = 0.0
         self.kinds: list[Kind] = []
         self.kind_of: dict[str, int] = {}
-        self.gpus = sum(server.gpus for server in problem.servers)
         self._servers(by)
+        self.gpus = sum(kind.size * kind.number for kind in self.kinds)
         self._cells()
         self._jobs()
         self._sides()

@@ -109,6 +109,7 @@ def side_prices(
     """
     most, least, asks = _offers(facts, prices, stays, watts, realm)
     (va, vb), (la, lb) = most, least
+    stays_a, stays_b = np.isfinite(lb), np.isfinite(la)
     with np.errstate(invalid="ignore", divide="ignore"):
         both = np.isfinite(va) & np.isfinite(vb) & np.isfinite(option)
         spare = np.where(both, option - va - vb, 0.0)
@@ -144,20 +145,18 @@ def side_prices(
                 a[row], b[row] = first + rest / 2, second + rest / 2
         only_b = ~both & np.isfinite(vb)
         only_a = ~both & np.isfinite(va)
-        hosts = np.bool_(any(facts.spread[j] for j in stays))
-        b = np.where(only_b & hosts, vb, b)
-        a = np.where(only_a & hosts, va, a)
-        b = np.where(only_b & np.isfinite(lb), (vb + lb) / 2, b)
-        a = np.where(only_a & np.isfinite(la), (va + la) / 2, a)
+        host_a, host_b = _hosts(facts, stays, realm)
+        b = np.where(only_b & host_a, vb, b)
+        a = np.where(only_a & host_b, va, a)
+        b = np.where(only_b & stays_a, (vb + lb) / 2, b)
+        a = np.where(only_a & stays_b, (va + la) / 2, a)
         for row, (first, second) in prices.sides.get(realm, {}).items():
             if not 0 <= row < len(a) or facts.own[row]:
                 continue
             # Nobody comes to the other side: whoever stays there takes what this side is asked.
-            if not hosts:
-                continue
-            if only_b[row] and second is not None:
+            if only_b[row] and host_a[row] and second is not None:
                 b[row] = second
-            if only_a[row] and first is not None:
+            if only_a[row] and host_b[row] and first is not None:
                 a[row] = first
     own = facts.own & both
     half = np.minimum(option / 2, np.where(roomy, np.maximum(la, va), INF))
@@ -178,7 +177,7 @@ def side_prices(
                 elif np.isfinite(room):
                     asks.price[int(row)] = (va[row] + room) / 2
                 else:
-                    asks.price[int(row)] = float(va[row]) if hosts else INF
+                    asks.price[int(row)] = float(va[row]) if host_a[row] else INF
     for row, (price, more) in prices.own.get(realm, {}).items():
         if not 0 <= row < len(a) or not own[row]:
             continue
@@ -193,6 +192,25 @@ def side_prices(
             asks.price.pop(row, None)
             asks.each[row] = {j: price - over / 2 + extra for j, extra in more.items()}
     return a, b, asks
+
+
+def _hosts(
+    facts: Facts, stays: dict[int, list[Stay]], realm: int
+) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+    """For both sides of each option: whether a spread job that stays could take it."""
+    table = facts.problem.table
+    found = np.zeros((2, len(table)), dtype=bool)
+    for group in facts.by_class:
+        rows = group.rows
+        for position in np.flatnonzero(facts.in_realm[realm][group.jobs]):
+            j = int(group.jobs[position])
+            for t in {stay.gpu_type for stay in stays.get(j, ())} if facts.spread[j] else ():
+                here = facts.pair[rows] & (table.gpus[rows] == 1) & (table.type_id[rows] == t)
+                here &= group.usable[position]
+                for side in (0, 1):
+                    found[side][rows[here & (group.side == side)]] = True
+    found[:, facts.own] = found[:, facts.own].any(axis=0)
+    return found[0], found[1]
 
 
 def _another(facts: Facts, stays: dict[int, list[Stay]], row: int, job: int, realm: int) -> bool:
