@@ -27,6 +27,8 @@ __all__ = ["offer_counts", "prove"]
 _MIP_SHARE = 0.4
 """Share of the time since the start that MIPs at nodes may take."""
 _NEAR = 0.1
+_EQUAL = 1e-8
+"""Share of the cost that prices, which have nine digits, may be off."""
 _PATIENCE = 30
 """Nodes without a better plan after which a MIP may have all groups."""
 _NO_LIMIT = 10**9
@@ -70,7 +72,7 @@ def prove(search: Search, best: Any, gap: float, *, nodes: int) -> bool:
             break
         bound_w, _, node = heap[0]
         bound_w = min([bound_w, *(other.bound_w for other in stuck)])
-        if best.cost_w - bound_w <= gap * abs(bound_w) * 0.98 + 1e-9 or search.out_of_time():
+        if best.cost_w - bound_w <= (0.98 * gap + _EQUAL) * abs(bound_w) or search.out_of_time():
             break
         heapq.heappop(heap)
         split = _split(search, node)
@@ -105,7 +107,10 @@ def prove(search: Search, best: Any, gap: float, *, nodes: int) -> bool:
             current = box
             # While the gap is wide a rough LP is enough: what it lacks is in its bound.
             wide = (best.cost_w - bound_w) / (abs(bound_w) or 1.0)
-            solved = search.generate(max(near, min(0.05 * wide, 0.01)), lazy=True)
+            rough = max(near, min(0.05 * wide, 0.01))
+            solved = search.generate(rough, lazy=True)
+            if solved is None and not search.out_of_time() and search.relax_cap():
+                solved = search.generate(rough, lazy=True)
             count += 1
             if solved is None:
                 # No proof of its own: the parent's prices hold here too.

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gogh_core.allocation.colgen import Cuts, Search
+from gogh_core.allocation.compiled import Compiled
 from gogh_core.allocation.prices import Prices
 from gogh_core.allocation.spread import own_prices, side_prices, tie_prices, worths
 from gogh_core.allocation.ways import Way
@@ -24,7 +25,8 @@ def leaf(search: Search, prices: Prices, cuts: Cuts = ()) -> dict[str, Any]:
     for group in c.groups:
         values[group.jobs] = prices.groups[group.index]
     cells = np.maximum(prices.cells, 0.0)
-    _lower(search, prices, values, cells)
+    whole, occupied = np.maximum(prices.servers, 0.0), np.maximum(prices.occupied, 0.0)
+    _lower(search.c, values, cells, whole, occupied)
     capacity = np.maximum(np.minimum(prices.room, prices.gpus), 0.0)
     bounded = {cut[1] for cut in cuts if cut[0] == "gpus"}
     for k in bounded:
@@ -32,13 +34,13 @@ def leaf(search: Search, prices: Prices, cuts: Cuts = ()) -> dict[str, Any]:
     raw: dict[str, Any] = {
         "jobs": _rounded(values),
         "capacity": _rounded(capacity),
-        "whole": _rounded(np.maximum(prices.servers, 0)),
+        "whole": _rounded(whole),
     }
     if cuts:
         raw["cuts"] = _cut_prices(prices, cuts, search.master.ways)
     if len(c.cells):
         raw["cells"] = _rounded(cells)
-        raw["occupied"] = _rounded(np.maximum(prices.occupied, 0))
+        raw["occupied"] = _rounded(occupied)
     if len(c.owners):
         raw["quotas"] = {
             owner: max(0.0, float(prices.quotas[at])) for at, owner in enumerate(c.owners)
@@ -54,22 +56,35 @@ def leaf(search: Search, prices: Prices, cuts: Cuts = ()) -> dict[str, Any]:
     return raw
 
 
-def _lower(search: Search, prices: Prices, values: Floats, cells: Floats) -> None:
+def _lower(c: Compiled, values: Floats, cells: Floats, whole: Floats, occupied: Floats) -> None:
     """What a job that may not move pays for a place that is only its own, it need not pay.
 
-    Both prices are lowered at once, which proves as much; what its stop would cost shows then.
+    Its price and that of the place are lowered at once, which proves as much; what its stop would
+    cost shows then. Where it is the server that is scarce, the prices of all servers of the kind
+    are lowered with it.
     """
-    c = search.c
     paid: dict[str, float] = {}
+    held: dict[str, list[int]] = {}
     for at, cell in enumerate(c.cells):
         paid[cell.server] = paid.get(cell.server, 0.0) + float(cells[at])
-    for at, cell in enumerate(c.cells):
         if len(cell.jobs) == 1 and not c.free[cell.jobs[0]]:
-            spare = paid[cell.server] - max(0.0, float(prices.occupied[cell.kind]))
-            less = min(float(cells[at]), max(0.0, spare))
-            cells[at] -= less
-            values[cell.jobs[0]] -= less
-            paid[cell.server] -= less
+            held.setdefault(cell.server, []).append(at)
+    for kind in c.kinds:
+        k, mine = kind.index, [server for server in kind.servers if server in paid]
+        spare = [
+            occupied[k] - paid[server] + float(cells[held.get(server, [])].sum()) for server in mine
+        ]
+        less = min([whole[k], occupied[k], *spare])
+        if less > 0:
+            whole[k] -= less
+            occupied[k] -= less
+        for server in mine:
+            over = paid[server] - float(occupied[k])
+            for at in held.get(server, []):
+                take = min(float(cells[at]), max(0.0, over))
+                cells[at] -= take
+                values[c.cells[at].jobs[0]] -= take
+                over -= take
 
 
 def _cut_prices(prices: Prices, cuts: Cuts, ways: list[tuple[int, Way]]) -> list[float]:

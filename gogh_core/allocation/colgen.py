@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gogh_core.allocation.compiled import Compiled
-from gogh_core.allocation.lp import Column, Glpk, LpResult
+from gogh_core.allocation.lp import Glpk, LpResult
 from gogh_core.allocation.master import Master
 from gogh_core.allocation.prices import Prices
 from gogh_core.allocation.pricing import Pricer
@@ -55,7 +55,8 @@ class Search:
         self.master = Master(compiled)
         self.pricer = Pricer(self.master, self.out_of_time)
         self.pricer.first_columns()
-        self._let_the_cap_be_exceeded()
+        if self.master.power_row >= 0 and self.master.program.row_high[self.master.power_row] < 0:
+            self.master.relax_cap()
         self.lp = Glpk(self.master.program)
         self.lp.sync()
         self.lp.start_from(first_basis(self.master))
@@ -122,16 +123,11 @@ class Search:
             self._pad(best[0])
         return best
 
-    def _let_the_cap_be_exceeded(self) -> None:
-        """Dearly, where what has to be on exceeds it without any job.
-
-        Only jobs that draw less than idle GPUs can keep it then. Without this the first LP has no
-        solution, and no prices to find such ways by.
-        """
-        row, program = self.master.power_row, self.master.program
-        if row >= 0 and program.row_high[row] < 0:
-            dear = 10 * (float(self.c.wait_w.sum()) + abs(self.c.fixed_w) + 1)
-            program.add(Column(dear, (row,), (-1.0,), ("over",)))
+    def relax_cap(self) -> bool:
+        """Let the cap be exceeded dearly where the LP has no solution; False if it already may."""
+        new = self.master.relax_cap()
+        self.lp.sync()
+        return new
 
     def _solve(self, dual: bool) -> LpResult:
         """The LP as it is now; only the primal simplex takes new columns in.

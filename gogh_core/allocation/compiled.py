@@ -239,8 +239,12 @@ class Compiled:
                 wanted[counts] = np.isin(self.counts, counts)
             allowed[at] = wanted[counts]
         js = np.array(jobs)
-        enough = got[None, :] >= need_of(self.required[js])[:, None]
-        usable: Bools = allowed[:, position] & (enough | self.spread[js][:, None])
+        # A slot of a spread job has to do with the best ones for all the others.
+        fastest = float(got[self.table.gpus[rows] == 1].max(initial=0.0))
+        slots = np.array([problem.jobs[j].max_gpus for j in jobs])
+        others = np.where(self.spread[js], (slots - 1) * fastest, 0.0)
+        enough = got[None, :] + others[:, None] >= need_of(self.required[js])[:, None]
+        usable: Bools = allowed[:, position] & enough
         alone = ~self.pair[rows]
         shares = np.array([bool(self.job_realms[j]) for j in jobs])
         usable &= alone[None, :] | shares[:, None]

@@ -93,6 +93,18 @@ class Master(Rows):
             self._add(("over", *key, sign), much, {index: sign})
         return len(self.ways) - 1
 
+    def relax_cap(self) -> bool:
+        """Let the cap be exceeded, dearly; False if there is none or it may be already.
+
+        Where what has to be on exceeds it without any job, only jobs that draw less than idle GPUs
+        can keep it: without this the first LP has no solution, and no prices to find such ways by.
+        A branch without a plan has a high price instead of none.
+        """
+        if self.power_row < 0:
+            return False
+        dear = 10 * (float(self.c.wait_w.sum()) + abs(self.c.fixed_w) + 1)
+        return self._add(("over",), dear, {self.power_row: -1.0})
+
     def side(self, group: Group, row: int, side: int, realm: int) -> bool:
         """A job of the group on one side of a shared option on new GPUs."""
         entries: dict[int, float] = {}

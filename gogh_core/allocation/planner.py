@@ -58,6 +58,8 @@ _LEAVES = 1_000_000
 """Prices in a certificate, about: each leaf has one for each job."""
 _ROUNDING = 0.3
 """Share of the time that the first LP leaves for whole numbers."""
+_EQUAL = 1e-7
+"""Share of the cost below which plan and bound are the same: prices in files have nine digits."""
 _RESERVE = 0.08
 """Share of the time that is kept for mapping, assembling and verifying."""
 
@@ -142,7 +144,7 @@ def plan(
         # As good as asked without touching anybody: then nobody is touched.
         best.seats, best.cost_w, best.source = stayed, stay_w, used
     status: PlanStatus = "feasible"
-    if best.gap <= gap + 1e-9:
+    if best.gap <= gap + _EQUAL:
         status = "optimal"
     elif not finished and best.source in ("greedy", "stay"):
         status = "greedy"

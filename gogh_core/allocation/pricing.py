@@ -211,7 +211,7 @@ class Pricer:
             option, watts, bids = self._with_selves(mine, plain_option, plain_watts, plain_bids)
             top, who, second = self._tops(bids, realm)
             if self.spread:
-                self._spread_bids(prices, option, top, who, realm)
+                self._spread_bids(prices, option, (top, who, second), realm)
             for at, block in enumerate(self.blocks):
                 shared = self.side_pair[block.sides]
                 rows = c.side_row[block.sides]
@@ -351,12 +351,12 @@ class Pricer:
         return -1
 
     def _spread_bids(
-        self, prices: Prices, option: Floats, top: Floats, who: Ints, realm: int
+        self, prices: Prices, option: Floats, tops: tuple[Floats, Ints, Floats], realm: int
     ) -> None:
         """Hook for spread jobs: `spread.py` raises the best offers by theirs."""
         from gogh_core.allocation.spread import raise_offers
 
-        raise_offers(self, prices, option, top, who, realm)
+        raise_offers(self, prices, option, tops, realm)
 
     def first_columns(self) -> None:
         """What the first LP has."""

@@ -77,14 +77,19 @@ def tie_prices(prices: Prices) -> list[list[Any]]:
 
 
 def raise_offers(
-    pricer: Pricer, prices: Prices, option: Floats, top: Floats, who: Any, realm: int
+    pricer: Pricer,
+    prices: Prices,
+    option: Floats,
+    tops: tuple[Floats, Any, Floats],
+    realm: int,
 ) -> None:
-    """Best offers for sides, raised by what spread jobs would pay for them.
+    """Best and second best offers for sides, raised by what spread jobs would pay for them.
 
     What they would pay is estimated from above; where the other side has a price, no more than that
     leaves of the option counts.
     """
     c = pricer.c
+    top, who, second = tops
     worth = worths(pricer, prices)
     most = np.full(len(top), INF)
     for (row, side, where), dual in prices.slots.items():
@@ -101,6 +106,8 @@ def raise_offers(
             bid = bid - prices.quotas[c.owner[j]]
         bid = np.minimum(bid - _way_prices(pricer, prices, group), most[here])
         better = bid > top[here]
+        beaten = np.where(better, top[here], bid)
+        second[here] = np.maximum(second[here], beaten if group.count == 1 else bid)
         top[here] = np.where(better, bid, top[here])
         who[here] = np.where(better, group.index, who[here])
 
@@ -123,9 +130,10 @@ def add_bundles(pricer: Pricer, prices: Prices) -> int:
     bids = [pricer.offers(block, prices) for block in pricer.blocks]
     tops, guesses = [], []
     for realm in range(len(c.realms)):
-        top, who, _ = pricer._tops(bids, realm)
-        raise_offers(pricer, prices, option, top, who, realm)
-        tops.append((top, who))
+        offers = pricer._tops(bids, realm)
+        raise_offers(pricer, prices, option, offers, realm)
+        top = offers[0]
+        tops.append(offers[:2])
         guesses.append(_guessed(pricer, option, top, realm))
     priced = np.zeros((len(c.realms), len(c.own)), dtype=bool)
     for (row, side, realm), dual in prices.slots.items():
