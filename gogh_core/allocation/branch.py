@@ -71,7 +71,6 @@ def prove(search: Search, best: Any, gap: float, *, nodes: int) -> bool:
             in_time = False
             break
         bound_w, _, node = heap[0]
-        bound_w = min([bound_w, *(other.bound_w for other in stuck)])
         if best.cost_w - bound_w <= (0.98 * gap + _EQUAL) * abs(bound_w) or search.out_of_time():
             break
         heapq.heappop(heap)

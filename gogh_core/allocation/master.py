@@ -68,14 +68,11 @@ class Master(Rows):
                 column.values = (*column.values, float(number))
         self._add(("count", row), 0.0, {index: -1.0})
         self.count_rows[row] = (index, len(self.program.columns) - 1)
+        self._slack(index, ("count", row))
         return self.count_rows[row]
 
     def count_way(self, group: int, way: Way) -> int:
-        """The number of a way that is counted from now on, by a row and a column of its own.
-
-        Its slack costs more than any plan, so that a branch without a plan has a high price
-        instead of none.
-        """
+        """The number of a way that is counted from now on, by a row and a column of its own."""
         key = (group, way)
         if key in self.way_rows:
             return self.way_rows[key][0]
@@ -88,10 +85,17 @@ class Master(Rows):
         self._add(("way", *key), 0.0, {index: -1.0})
         self.way_rows[key] = (len(self.ways), index, len(self.program.columns) - 1)
         self.ways.append(key)
+        self._slack(index, key)
+        return len(self.ways) - 1
+
+    def _slack(self, index: int, key: tuple[Any, ...]) -> None:
+        """What is counted may miss its bounds for more than any plan costs.
+
+        So a branch without a plan has a high price instead of none.
+        """
         much = 2 * abs(self.c.fixed_w) + 20 * float(self.c.wait_w.sum()) + 1e4
         for sign in (1.0, -1.0):
             self._add(("over", *key, sign), much, {index: sign})
-        return len(self.ways) - 1
 
     def relax_cap(self) -> bool:
         """Let the cap be exceeded, dearly; False if there is none or it may be already.

@@ -55,6 +55,7 @@ def _settle(
                 prices.slots[row, side, realm] = -min(asked, max(0.0, float(top[at])))
             continue
         key = (row, 1 - side, realm)
+        more = 0.0
         if c.own[row]:
             more = sum(p for mine, p in prices.selves.items() if mine[:2] == (row, realm))
             limit = (float(option[row]) - more) / 2
@@ -63,7 +64,7 @@ def _settle(
             if not loose[other]:
                 rest = min(rest, max(0.0, float(top[other])))
             limit = float(option[row]) - rest
-        limit = min(limit, (1 + prices.power) * float(most[at])) - _LESS_W
+        limit = min(limit, (1 + prices.power) * float(most[at]) - more) - _LESS_W
         if np.isfinite(limit) and limit > asked:
             prices.slots[row, side, realm] = -limit
             if not c.own[row] and key in prices.slots:
