@@ -109,11 +109,11 @@ class _Pins:
         held = sum(len(job.place) for job in self.jobs if job.owner == mate.owner)
         if not mate.pinned and held + len(gpus) > self.problem.quotas.get(mate.owner, INF):
             return False
+        moves = mate.movable and self.problem.max_moves != 0
+        stays = mate.pinned or pinned or (bool(mate.at) and not moves)
         if mate.mode == "gang":
-            if len(gpus) not in mate.gpu_counts:
-                return False
-            return not (mate.pinned or pinned) or mate.place == gpus
-        return len(gpus) == 1 and (not (mate.pinned or pinned) or gpus <= mate.place)
+            return len(gpus) in mate.gpu_counts and (not stays or mate.place == gpus)
+        return len(gpus) == 1 and (not stays or gpus <= mate.place)
 
 
 def _consent(a: ProblemJob, b: ProblemJob) -> bool:

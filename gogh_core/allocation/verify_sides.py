@@ -184,7 +184,7 @@ def side_prices(
         if not np.isfinite(asks.second[row]):
             # No two come, so who stays takes whatever the one who comes is asked.
             if np.isfinite(asks.price[row]):
-                asks.price[row] = price
+                asks.price[row] = price + more.get(asks.first[row], 0.0)
         else:
             # Any two pay no more than the option: the price twice, and all that is on top of it.
             over = max(0.0, 2 * price + sum(more.values()) - float(option[row]))
@@ -215,15 +215,13 @@ def _hosts(
 
 def _another(facts: Facts, stays: dict[int, list[Stay]], row: int, job: int, realm: int) -> bool:
     """Whether somebody else of the class, who consents, could be host to a job by the option."""
-    jobs, table = facts.problem.jobs, facts.problem.table
-    name = table.classes[int(table.class_a[row])]
+    table = facts.problem.table
     what = (int(table.type_id[row]), int(table.gpus[row]))
+    (group,) = [group for group in facts.by_class if job in group.jobs]
+    able = group.usable[:, group.rows == row].any(axis=1) & facts.in_realm[realm][group.jobs]
     return any(
-        j != job
-        and jobs[j].job_class == name
-        and bool(facts.in_realm[realm][j])
-        and any((stay.gpu_type, stay.gpus) == what for stay in entries)
-        for j, entries in stays.items()
+        j != job and any((stay.gpu_type, stay.gpus) == what for stay in stays.get(j, ()))
+        for j in group.jobs[able].tolist()
     )
 
 
