@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from gogh_core.allocation.held import stop_costs
 from gogh_core.allocation.problem import Gpu, Problem, ProblemJob, ProblemServer
 
 __all__ = ["Cell", "Compiled", "Group", "Kind", "Seat", "Seats", "need_of"]
@@ -248,35 +249,22 @@ class Compiled:
         alone = ~self.pair[rows]
         shares = np.array([bool(self.job_realms[j]) for j in jobs])
         usable &= alone[None, :] | shares[:, None]
-        # Who waits finds no place where somebody who may not move, and matters as much, has to go.
+        # Who waits finds no place where more is lost by whoever may not move and has to go.
         stop_w = np.array(
             [
-                self.stop_w.get((int(self.table.type_id[r]), int(self.table.gpus[r])), 0)
+                self.stop_w.get((int(self.table.type_id[r]), int(self.table.gpus[r])), 0.0)
                 for r in rows
             ]
         )
-        waits = ~self.running[js]
-        usable &= ~(alone & (stop_w > 0))[None, :] | (
-            ~waits[:, None] | (stop_w[None, :] < self.wait_w[js][:, None])
-        )
+        gain_w = self.wait_w[js][:, None] - self.net_w[rows][None, :]
+        held = (alone & (stop_w > 0))[None, :] & ~self.running[js][:, None]
+        usable &= ~(held & (stop_w[None, :] >= gain_w))
         return usable
 
     @cached_property
     def stop_w(self) -> dict[tuple[int, int], float]:
-        """(type, GPUs): the waiting that has to be paid at least for so many GPUs of one server."""
-        held: dict[Gpu, float] = {}
-        for j in np.flatnonzero(self.running & ~self.free).tolist():
-            place = self.problem.jobs[j].place
-            for gpu in place:
-                held[gpu] = held.get(gpu, 0.0) + float(self.wait_w[j]) / len(place)
-        least: dict[tuple[int, int], float] = {}
-        for kind in self.kinds if held else ():
-            for server in kind.servers:
-                costs = sorted(held.get((server, gpu), 0.0) for gpu in range(kind.size))
-                for m, cost in enumerate(np.cumsum(costs).tolist(), 1):
-                    key = (kind.gpu_type, m)
-                    least[key] = min(least.get(key, float("inf")), cost)
-        return least
+        """(type, GPUs): what stopping who may not move costs for so many GPUs of one server."""
+        return stop_costs(self)
 
     @cached_property
     def groups(self) -> list[Group]:

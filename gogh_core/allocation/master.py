@@ -20,6 +20,8 @@ A place is (kind,) or, for gangs larger than a server, the kinds of the whole se
 
 from __future__ import annotations
 
+from typing import Any
+
 from gogh_core.allocation.compiled import Group
 from gogh_core.allocation.rows import Place, Rows
 from gogh_core.allocation.ways import Way, ways_of

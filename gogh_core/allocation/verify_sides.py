@@ -61,6 +61,9 @@ def _offers(
                 if at.any():
                     room = watts[rows[at]] + stay.price - bid[position][at]
                     room += prices.stay[js[position]]
+                    for row, left in zip(rows[at].tolist(), room.tolist(), strict=True):
+                        if facts.own[row]:
+                            asks.rooms.setdefault(row, {})[int(js[position])] = left
                     for side in (0, 1):
                         pick = group.side[at] == side
                         np.minimum.at(least[1 - side], rows[at][pick], room[pick])
@@ -78,6 +81,8 @@ class Asks:
     second: dict[int, float] = field(default_factory=dict)
     price: dict[int, float] = field(default_factory=dict)
     """What the one who offers the most is asked instead."""
+    rooms: dict[int, dict[int, float]] = field(default_factory=dict)
+    """The most that may be asked of a comer so that a gang that stays can pay the rest."""
     each: dict[int, dict[int, float]] = field(default_factory=dict)
     """What certain jobs are asked instead, by the certificate."""
 
@@ -171,7 +176,9 @@ def side_prices(
                 a[row] = b[row] = second
                 asks.price[int(row)] = float(min(option[row] - second, va[row]))
             else:
-                room = float(la[row])
+                mine = asks.first[int(row)]
+                others = [left for j, left in asks.rooms.get(row, {}).items() if j != mine]
+                room = min(others, default=INF)
                 if not _another(facts, stays, int(row), asks.first[int(row)], realm):
                     asks.price[int(row)] = INF
                 elif np.isfinite(room):
