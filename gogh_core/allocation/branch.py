@@ -108,7 +108,7 @@ def prove(search: Search, best: Any, gap: float, *, nodes: int) -> bool:
             wide = (best.cost_w - bound_w) / (abs(bound_w) or 1.0)
             rough = max(near, min(0.05 * wide, 0.01))
             solved = search.generate(rough, lazy=True)
-            if solved is None and not search.out_of_time() and search.relax_cap():
+            if solved is None and not search.out_of_time() and search.relax(box):
                 solved = search.generate(rough, lazy=True)
             count += 1
             if solved is None:

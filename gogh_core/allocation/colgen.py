@@ -123,9 +123,12 @@ class Search:
             self._pad(best[0])
         return best
 
-    def relax_cap(self) -> bool:
-        """Let the cap be exceeded dearly where the LP has no solution; False if it already may."""
+    def relax(self, box: Box) -> bool:
+        """Slack where the LP of a branch has no solution; False if all there is was there."""
         new = self.master.relax_cap()
+        for what, kind in box:
+            if what == "gpus":
+                new |= self.master.relax_gpus(kind)
         self.lp.sync()
         return new
 

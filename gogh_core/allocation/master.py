@@ -91,25 +91,27 @@ class Master(Rows):
         return len(self.ways) - 1
 
     def _slack(self, index: int, key: tuple[Any, ...]) -> None:
-        """What is counted may miss its bounds for more than any plan costs.
-
-        So a branch without a plan has a high price instead of none.
-        """
-        much = 2 * abs(self.c.fixed_w) + 20 * float(self.c.wait_w.sum()) + 1e4
+        """What is counted may miss its bounds, dearly."""
         for sign in (1.0, -1.0):
-            self._add(("over", *key, sign), much, {index: sign})
+            self._add(("over", *key, sign), self._much(), {index: sign})
 
     def relax_cap(self) -> bool:
         """Let the cap be exceeded, dearly; False if there is none or it may be already.
 
         Where what has to be on exceeds it without any job, only jobs that draw less than idle GPUs
         can keep it: without this the first LP has no solution, and no prices to find such ways by.
-        A branch without a plan has a high price instead of none.
         """
         if self.power_row < 0:
             return False
-        dear = 10 * (float(self.c.wait_w.sum()) + abs(self.c.fixed_w) + 1)
-        return self._add(("over",), dear, {self.power_row: -1.0})
+        return self._add(("over", "power"), self._much(0.5), {self.power_row: -1.0})
+
+    def relax_gpus(self, kind: int) -> bool:
+        """Let GPUs count as taken that nobody takes, dearly; False if they may already."""
+        return self._add(("over", "gpus", kind), self._much(), {self.cap_rows[kind]: 1.0})
+
+    def _much(self, part: float = 1.0) -> float:
+        """More than any plan costs: a branch without a plan has a high price instead of none."""
+        return part * (2 * abs(self.c.fixed_w) + 20 * float(self.c.wait_w.sum()) + 1e4)
 
     def side(self, group: Group, row: int, side: int, realm: int) -> bool:
         """A job of the group on one side of a shared option on new GPUs."""

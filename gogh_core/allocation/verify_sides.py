@@ -159,9 +159,9 @@ def side_prices(
             if not 0 <= row < len(a) or facts.own[row]:
                 continue
             # Nobody comes to the other side: whoever stays there takes what this side is asked.
-            if only_b[row] and host_a[row] and second is not None:
+            if only_b[row] and (host_a[row] or stays_a[row]) and second is not None:
                 b[row] = second
-            if only_a[row] and host_b[row] and first is not None:
+            if only_a[row] and (host_b[row] or stays_b[row]) and first is not None:
                 a[row] = first
     own = facts.own & both
     half = np.minimum(option / 2, np.where(roomy, np.maximum(la, va), INF))
