@@ -27,7 +27,8 @@ def leaf(search: Search, prices: Prices, cuts: Cuts = ()) -> dict[str, Any]:
     cells = np.maximum(prices.cells, 0.0)
     whole, occupied = np.maximum(prices.servers, 0.0), np.maximum(prices.occupied, 0.0)
     _lower(search.c, values, cells, whole, occupied)
-    capacity = np.maximum(np.minimum(prices.room, prices.gpus), 0.0)
+    empty = np.maximum(prices.empty, 0.0)
+    capacity = np.maximum(np.minimum(prices.room, prices.gpus + empty), 0.0)
     bounded = {cut[1] for cut in cuts if cut[0] == "gpus"}
     for k in bounded:
         capacity[k] = max(0.0, float(prices.room[k]))
@@ -36,6 +37,8 @@ def leaf(search: Search, prices: Prices, cuts: Cuts = ()) -> dict[str, Any]:
         "capacity": _rounded(capacity),
         "whole": _rounded(whole),
     }
+    if empty.any():
+        raw["empty"] = _rounded(empty)
     if cuts:
         raw["cuts"] = _cut_prices(prices, cuts, search.master.ways)
     if len(c.cells):
@@ -92,7 +95,7 @@ def _cut_prices(prices: Prices, cuts: Cuts, ways: list[tuple[int, Way]]) -> list
     result = [0.0] * len(cuts)
     for what, k in {cut[:2] for cut in cuts}:
         if what == "gpus":
-            extra = float(prices.gpus[k]) - max(0.0, float(prices.room[k]))
+            extra = float(prices.gpus[k] + prices.empty[k]) - max(0.0, float(prices.room[k]))
         elif what == "way":
             extra = prices.ways.get(ways[k], 0.0)
         else:

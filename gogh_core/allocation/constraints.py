@@ -35,6 +35,11 @@ def gpus_are_on_servers_in_use(model: Any, part: Part) -> None:
     part.add_family(model, "room")
 
 
+def servers_in_use_are_not_empty(model: Any, part: Part) -> None:
+    """Servers that draw less in use than off are in use only with a job, one GPU at least."""
+    part.add_family(model, "empty")
+
+
 def servers_are_not_used_twice(model: Any, part: Part) -> None:
     """Servers in use, and those that large gangs fill, are no more than the kind has."""
     part.add_family(model, "servers")
@@ -90,6 +95,7 @@ CONSTRAINTS: tuple[Callable[[Any, Part], None], ...] = (
     sides_of_a_pair_are_filled,
     gpus_are_counted,
     gpus_are_on_servers_in_use,
+    servers_in_use_are_not_empty,
     servers_are_not_used_twice,
     occupied_servers_are_in_use,
     cells_have_one_way,

@@ -29,6 +29,8 @@ class Prices:
     quotas: Floats
     moves: float
     power: float
+    empty: Floats = field(default_factory=lambda: np.zeros(0))
+    """By kind: price of a server in use without a job, where it draws less than one that is off."""
     slots: dict[tuple[int, int, int], float] = field(default_factory=dict)
     ties: dict[tuple[Any, ...], float] = field(default_factory=dict)
     selves: dict[tuple[int, int, int], float] = field(default_factory=dict)
@@ -56,6 +58,9 @@ class Prices:
             -float(duals[master.moves_row]) if master.moves_row >= 0 else 0.0,
             -float(duals[master.power_row]) if master.power_row >= 0 else 0.0,
         )
+        prices.empty = np.zeros(len(c.kinds))
+        for k, row in master.empty_rows.items():
+            prices.empty[k] = -duals[row]
         for option_row, (row, _) in master.count_rows.items():
             prices.counts[option_row] = -float(duals[row])
         for way, (_, row, _) in master.way_rows.items():

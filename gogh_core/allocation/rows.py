@@ -48,6 +48,11 @@ class Rows:
         self.room_rows = [
             self.program.row(("room", kind.index), -float("inf"), 0.0) for kind in c.kinds
         ]
+        self.empty_rows = {
+            kind.index: self.program.row(("empty", kind.index), -float("inf"), 0.0)
+            for kind in c.kinds
+            if min(kind.power_w, kind.use_w) < 0
+        }
         self.use_rows = [
             self.program.row(("servers", kind.index), -float("inf"), float(len(kind.servers)))
             for kind in c.kinds
@@ -79,12 +84,16 @@ class Rows:
             }
             if kind.index in self.occ_rows:
                 entries[self.occ_rows[kind.index]] = -1.0
+            if kind.index in self.empty_rows:
+                entries[self.empty_rows[kind.index]] = 1.0
             self._power(entries, kind.power_w)
             self.on_columns.append(len(self.program.columns))
             self._add(("on", kind.index), kind.use_w, entries, upper=float(len(kind.servers)))
         self.taken_columns: list[int] = []
         for kind in c.kinds:
             entries = {self.cap_rows[kind.index]: -1.0, self.room_rows[kind.index]: 1.0}
+            if kind.index in self.empty_rows:
+                entries[self.empty_rows[kind.index]] = -1.0
             self.taken_columns.append(len(self.program.columns))
             self._add(("taken", kind.index), 0.0, entries)
         cells_by_server: dict[str, list[int]] = {}

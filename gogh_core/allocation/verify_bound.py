@@ -110,7 +110,9 @@ def leaf_bound(
     for k, kind in enumerate(facts.kinds):
         low, high = box.get(k, (0, kind.number))
         use = power * kind.power_w + kind.other_w
-        use += prices.whole[k] - kind.size * prices.capacity[k] - prices.occupied[k]
+        # A server in use has a job on one GPU at least.
+        use += prices.empty[k] + prices.whole[k] - prices.occupied[k]
+        use -= kind.size * prices.capacity[k]
         total += min(use * low, use * high) - prices.whole[k] * kind.number
     earned = np.zeros(len(facts.kinds))
     by_server: dict[str, float] = {}

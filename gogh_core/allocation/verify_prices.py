@@ -68,7 +68,8 @@ class Prices:
         self.quotas = {owner: max(0.0, _finite(quotas.get(owner, 0.0))) for owner in problem.quotas}
         self.moves = max(0.0, _finite(raw.get("moves", 0.0))) * (problem.max_moves is not None)
         self.cap = max(0.0, _finite(raw.get("cap", 0.0))) * (problem.power_cap_w is not None)
-        self.gpu = self.capacity.copy()
+        self.empty = np.maximum(numbers("empty", kinds), 0)
+        self.gpu = self.capacity - self.empty
         self.paid_back = 0.0
         self.options: dict[int, float] = {}
         self.wait = np.zeros(len(problem.jobs))

@@ -33,7 +33,7 @@ def master() -> Master:
         Option("t", 1, ("S", "S"), (3.0, 3.0), 110.0),
         Option("t", 4, ("A",), (16.0,), 400.0),
     ]
-    servers = [ProblemServer(name, "t", 2, 50.0) for name in ("s1", "s2")]
+    servers = [ProblemServer(name, "t", 2, 50.0, off_w=80.0) for name in ("s1", "s2")]
     jobs = [
         ProblemJob("big", "A", gpu_counts=(4,), required_throughput=16.0),
         ProblemJob("comes", "A", required_throughput=3.0, owner="x"),
