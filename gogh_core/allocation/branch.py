@@ -18,7 +18,7 @@ from gogh_core.allocation.compiled import need_of
 from gogh_core.allocation.lp import LpResult
 from gogh_core.allocation.mapping import map_counts
 from gogh_core.allocation.prices import Prices
-from gogh_core.allocation.rounding import Reach, finish
+from gogh_core.allocation.rounding import Reach, everywhere, finish
 from gogh_core.allocation.verify_bound import bound_of
 from gogh_core.allocation.ways import Way, jobs_of, ways_of
 
@@ -29,6 +29,8 @@ _MIP_SHARE = 0.4
 _NEAR = 0.1
 _EQUAL = 1e-8
 """Share of the cost that prices, which have nine digits, may be off."""
+_PLACES = 40
+"""Up to so many kinds of servers an option may have a column on each where it fits."""
 _PATIENCE = 30
 """Nodes without a better plan after which a MIP may have all groups."""
 _NO_LIMIT = 10**9
@@ -78,6 +80,7 @@ def prove(search: Search, best: Any, gap: float, *, nodes: int) -> bool:
         if split is None:
             # Whole in everything that can be split on: its rounding is as good as it gets.
             stuck.append(node)
+            tries.whole(node)
             continue
         what, k, at = split
         before = dict(node.raw)
@@ -299,8 +302,7 @@ class _Tries:
         key += (*np.round(node.result.x[search.master.taken_columns], 3).tolist(),)
         if self.idle >= _PATIENCE and not search.pricer.spread:
             reach, key = "all", ("all", *servers)
-        elapsed = time.monotonic() - self.started
-        if key in self.tried or self.spent_s > max(0.5, _MIP_SHARE * elapsed):
+        if key in self.tried or self._late():
             return
         self.tried.add(key)
         before = time.monotonic()
@@ -309,6 +311,21 @@ class _Tries:
         box = fixed if reach == "all" else {}
         self._map(finish(search, node.result, box, slack_w=slack_w, reach=reach))
         self.spent_s += time.monotonic() - before
+
+    def whole(self, node: _Node) -> None:
+        """A node that no branch divides: a MIP of all groups, each option wherever it fits."""
+        search = self.search
+        if len(search.c.kinds) > _PLACES or self._late() or node.bound_w >= self.best.cost_w:
+            return
+        before = time.monotonic()
+        everywhere(search, node.result)
+        self._map(finish(search, node.result, {}, slack_w=0.0, reach="all"))
+        self.spent_s += time.monotonic() - before
+
+    def _late(self) -> bool:
+        """Whether MIPs have had their share of the time."""
+        elapsed = time.monotonic() - self.started
+        return self.spent_s > max(0.5, _MIP_SHARE * elapsed) or self.search.out_of_time()
 
     def _map(self, counts: dict[int, int]) -> None:
         offer_counts(self.search, self.best, counts)

@@ -16,6 +16,7 @@ from gogh_core.allocation.ways import Way
 __all__ = ["leaf"]
 
 Floats = npt.NDArray[np.float64]
+_LARGE = 1e6
 
 
 def leaf(search: Search, prices: Prices, cuts: Cuts = ()) -> dict[str, Any]:
@@ -55,7 +56,7 @@ def leaf(search: Search, prices: Prices, cuts: Cuts = ()) -> dict[str, Any]:
     if search.pricer.spread:
         raw["worth"] = _rounded(worths(search.pricer, prices))
         raw["sides"], raw["ties"] = side_prices(c, prices), tie_prices(prices)
-        raw["own"] = own_prices(c, prices)
+        raw["own"] = own_prices(search.pricer, prices)
     return raw
 
 
@@ -112,5 +113,5 @@ def _cut_prices(prices: Prices, cuts: Cuts, ways: list[tuple[int, Way]]) -> list
 
 
 def _rounded(values: Floats) -> list[float]:
-    """Prices are as good with nine digits, and half as long in the file."""
-    return [float(f"{value:.9g}") for value in values]
+    """Prices are as good with nine digits, and half as long in the file; large ones need more."""
+    return [float(f"{value:.9g}" if abs(value) < _LARGE else f"{value:.14g}") for value in values]

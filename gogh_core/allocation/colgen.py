@@ -120,7 +120,7 @@ class Search:
         if best is not None and not len(best[0].reduced):
             self.lp.fill(best[0])
         if best is not None:
-            self._pad(best[0])
+            self.pad(best[0])
         return best
 
     def relax(self, box: Box) -> bool:
@@ -144,7 +144,7 @@ class Search:
             self.lp.sync()
         return self.lp.solve(dual=dual, time_s=max(0.05, self.left_s()), light=True)
 
-    def _pad(self, result: LpResult) -> None:
+    def pad(self, result: LpResult) -> None:
         """Columns that the LP does not know yet are at 0 and cost nothing on top."""
         new = len(self.master.program.columns)
         result.x = np.pad(result.x, (0, new - len(result.x)))

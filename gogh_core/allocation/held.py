@@ -24,17 +24,19 @@ _EXACT = 150
 def stop_costs(c: Compiled) -> dict[tuple[int, int], float]:
     """(type, GPUs): what stopping who may not move costs for so many GPUs of one server.
 
-    In a small problem only of those who surely could stay instead: neither cap nor quota is in the
-    way, and nobody else takes a part of their place.
+    Who is pinned is never stopped. In a small problem others count only if they surely could stay
+    instead: neither cap nor quota is in the way, and nobody else takes a part of their place.
     """
     held: dict[Gpu, float] = {}
     small = len(c.cls) <= _EXACT
     for j in np.flatnonzero(c.running & ~c.free).tolist():
-        place = c.problem.jobs[j].place
+        job, place = c.problem.jobs[j], c.problem.jobs[j].place
         limited = c.owner[j] >= 0 or c.problem.power_cap_w is not None
-        if small and (limited or len(place) > 1):
+        if small and not job.pinned and (limited or len(place) > 1):
             continue
         lost_w = max(0.0, float(c.wait_w[j]) - _alone_w(c, j)) / len(place)
+        if job.pinned:
+            lost_w = np.inf
         for gpu in place:
             held[gpu] = held.get(gpu, 0.0) + lost_w
     least: dict[tuple[int, int], float] = {}

@@ -39,9 +39,9 @@ class Master(Rows):
         entries[self.program.row(("slot", row, 0, -1))] = 1.0
         cost -= self._surplus(group.first, self.got(row, 0))
         added = self._add(("alone", group.index, row), cost, entries)
-        return self._single(row, place) or added
+        return self.single(row, place) or added
 
-    def _single(self, row: int, place: Place) -> bool:
+    def single(self, row: int, place: Place) -> bool:
         """An option for one job on new GPUs; `alone` columns fill it."""
         entries: dict[int, float] = {}
         cost = self._gpus(entries, row, place)

@@ -20,7 +20,16 @@ from gogh_core.allocation.mip import Part, solve_mip
 from gogh_core.allocation.prices import Prices
 from gogh_core.errors import SolverFailed
 
-__all__ = ["WIDE", "Reach", "dive", "finish", "frees_more", "rounded_down", "waits_in_parts"]
+__all__ = [
+    "WIDE",
+    "Reach",
+    "dive",
+    "everywhere",
+    "finish",
+    "frees_more",
+    "rounded_down",
+    "waits_in_parts",
+]
 
 Floats = npt.NDArray[np.float64]
 _SMALL = 150
@@ -106,6 +115,36 @@ def finish(
         if not search.forbid_selves(values):
             break
     return counts
+
+
+def everywhere(search: Search, result: LpResult) -> None:
+    """What the LP uses on some servers as columns on all servers where it fits.
+
+    The LP may put half of an option here and half there, which no branch tells apart; a MIP can
+    put it in one place only if what is in its way has a column elsewhere.
+    """
+    c, master = search.c, search.master
+    for index in np.flatnonzero(result.x > WHOLE).tolist():
+        what = master.program.columns[index].what
+        if what[0] in ("single", "pair") and len(what[-1]) == 1:
+            for kind in _fitting(c, what[1]):
+                if what[0] == "single":
+                    master.single(what[1], (kind,))
+                else:
+                    master.pair(what[1], what[2], (kind,))
+        elif what[0] == "bundle":
+            for at, (row, side, _, realm) in enumerate(what[2]):
+                for kind in _fitting(c, row) if realm < 0 else ():
+                    items = [*what[2][:at], (row, side, kind, realm), *what[2][at + 1 :]]
+                    master.bundle(c.groups[what[1]], tuple(sorted(items)))
+    search.lp.sync()
+    search.pad(result)
+
+
+def _fitting(c: Compiled, row: int) -> list[int]:
+    """Kinds whose servers can hold an option."""
+    t, gpus = int(c.table.type_id[row]), int(c.table.gpus[row])
+    return [kind.index for kind in c.kinds if kind.gpu_type == t and kind.size >= gpus]
 
 
 def frees_more(search: Search, result: LpResult) -> bool:

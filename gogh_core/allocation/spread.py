@@ -56,11 +56,15 @@ def side_prices(c: Compiled, prices: Prices) -> list[list[Any]]:
     return found
 
 
-def own_prices(c: Compiled, prices: Prices) -> list[list[Any]]:
-    """[row, realm, price of a side, [job, what it pays on top], …] of classes with themselves."""
+def own_prices(pricer: Pricer, prices: Prices) -> list[list[Any]]:
+    """[row, realm, price of a side, [job, what it pays on top], …] of classes with themselves.
+
+    Where only gangs could come what they offer says more.
+    """
+    c = pricer.c
     found: list[list[Any]] = []
-    for (row, _, realm), dual in sorted(prices.slots.items()):
-        if c.own[row]:
+    for (row, side, realm), dual in sorted(prices.slots.items()):
+        if c.own[row] and loose_sides(pricer, realm)[pricer.pos[side][row]]:
             more = [
                 [int(c.groups[group].first), price]
                 for (mine, where, group), price in sorted(prices.selves.items())
