@@ -228,7 +228,7 @@ def _place_price(facts: Facts, prices: Prices, power: float) -> Array:
 
 def _whole(facts: Facts, prices: Prices, power: float, kinds: list[int], m: int) -> float:
     """The cheapest whole servers with m GPUs together, of each kind no more than there are."""
-    if m > sum(facts.kinds[k].size * facts.kinds[k].number for k in kinds):
+    if m > sum(facts.kinds[k].size * facts.whole[k] for k in kinds):
         return INF
     best = np.full(m + 1, INF)
     best[0] = 0.0
@@ -236,7 +236,7 @@ def _whole(facts: Facts, prices: Prices, power: float, kinds: list[int], m: int)
         kind = facts.kinds[k]
         use = power * kind.power_w + kind.other_w + prices.whole[k]
         before = best.copy()
-        for number in range(1, min(kind.number, m // kind.size) + 1):
+        for number in range(1, min(facts.whole[k], m // kind.size) + 1):
             gpus = number * kind.size
             best[gpus:] = np.minimum(best[gpus:], before[: m + 1 - gpus] + number * use)
     return float(best[m])

@@ -41,6 +41,12 @@ class Facts:
         self.kind_of: dict[str, int] = {}
         self._servers(by)
         self.gpus = sum(kind.size * kind.number for kind in self.kinds)
+        pinned = {server for job in problem.jobs if job.pinned for server, _ in job.place}
+        self.whole = [
+            kind.number - sum(self.kind_of.get(server) == k for server in pinned)
+            for k, kind in enumerate(self.kinds)
+        ]
+        """By kind: servers that somebody who comes could fill as a whole."""
         self._cells()
         self._jobs()
         self._sides()
