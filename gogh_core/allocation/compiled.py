@@ -242,7 +242,8 @@ class Compiled:
         js = np.array(jobs)
         # A slot of a spread job has to do with the best ones for all the others.
         fastest = float(got[self.table.gpus[rows] == 1].max(initial=0.0))
-        slots = np.array([problem.jobs[j].max_gpus for j in jobs])
+        gpus = sum(kind.size * len(kind.servers) for kind in self.kinds)
+        slots = np.minimum([problem.jobs[j].max_gpus for j in jobs], gpus)
         others = np.where(self.spread[js], (slots - 1) * fastest, 0.0)
         enough = got[None, :] + others[:, None] >= need_of(self.required[js])[:, None]
         usable: Bools = allowed[:, position] & enough

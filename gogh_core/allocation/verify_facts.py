@@ -167,7 +167,8 @@ class Facts:
             usable = allowed[:, np.searchsorted(counts, table.gpus[rows])]
             need = self.required[js] * (1 - 1e-9) - 1e-9
             # A spread job needs what the slots it may have besides this one can give it at most.
-            more = np.array([jobs[j].max_gpus - 1 if self.spread[j] else 0 for j in member])
+            most = [min(jobs[j].max_gpus, self.gpus) if self.spread[j] else 1 for j in member]
+            more = np.array(most) - 1
             more = more * got[table.gpus[rows] == 1].max(initial=0.0)
             usable &= got[None, :] >= (need - more)[:, None]
             self.by_class.append(JobClass(js, rows, side, got, usable))

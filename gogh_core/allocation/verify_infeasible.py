@@ -45,6 +45,7 @@ class _Pins:
             if option.gpus == 1:
                 for name, got in zip(option.classes, option.throughput, strict=True):
                     self.fastest[name] = max(self.fastest.get(name, 0.0), got)
+        self.gpus = sum(server.gpus for server in problem.servers if not server.drain)
         self.on_gpu: dict[Gpu, list[ProblemJob]] = {}
         for job in self.jobs:
             for gpu in job.place:
@@ -85,7 +86,8 @@ class _Pins:
         """Whether the job can reach what it requires when one of its slots gives so much."""
         need = job.required_throughput
         if job.mode == "spread":
-            got += (job.max_gpus - 1) * self.fastest.get(job.job_class, 0.0)
+            most = min(job.max_gpus, self.gpus)
+            got += (most - 1) * self.fastest.get(job.job_class, 0.0)
         return got >= need - 1e-9 * (1 + need)
 
     def usable(self, option: Option) -> bool:
@@ -202,7 +204,7 @@ def _saves_w(pins: _Pins, job: ProblemJob) -> float:
             ]
             if pins.enough(job, max(mine)) and pins.usable(option):
                 best = less
-    return best * (job.max_gpus if job.mode == "spread" else 1)
+    return best * (min(job.max_gpus, pins.gpus) if job.mode == "spread" else 1)
 
 
 def _servers_w(pins: _Pins, least: Mapping[str, float]) -> float:

@@ -36,10 +36,16 @@ from gogh_core.settings import Settings, load
 if TYPE_CHECKING:
     from gogh_core.planning import Request
 
-__all__ = ["bring_down", "bring_up", "register", "rendered_deployments", "replan_via_server"]
+__all__ = [
+    "bring_down",
+    "bring_up",
+    "crash_when_silent",
+    "register",
+    "rendered_deployments",
+    "replan_via_server",
+]
 
 _READY_S = 300.0
-_SILENT = "gogh-crash-silent-runs"
 _JSON = Annotated[bool, typer.Option("--json", help="As JSON.")]
 _CONFIG = Annotated[Path | None, typer.Option(help="Another gogh.toml.")]
 Say = Callable[[str], None]
@@ -186,20 +192,30 @@ def _pool(settings: Settings, api: Api) -> None:
 
 
 def _crash_silent_runs(api: Api) -> None:
-    """An automation: a run whose process was killed says nothing more and is marked as crashed."""
-    body = {"automations": {"name": {"any_": [_SILENT]}}}
-    if api.call("POST", "/automations/filter", body):
-        return
-    ends = ("Completed", "Failed", "Crashed", "Cancelled", "Paused", "Suspended")
+    """Automations: a run whose process was killed says nothing more and is marked as crashed."""
+    for name, after, within_s in (
+        ("gogh-crash-silent-runs", "heartbeat", 3 * HEARTBEAT_S),
+        ("gogh-crash-runs-that-never-began", "Pending", 10 * HEARTBEAT_S),
+    ):
+        if not api.call("POST", "/automations/filter", {"automations": {"name": {"any_": [name]}}}):
+            api.call("POST", "/automations/", crash_when_silent(name, after, within_s))
+
+
+def crash_when_silent(
+    name: str, after: str, within_s: float, runs: str = "prefect.flow-run.*"
+) -> dict[str, Any]:
+    """An automation: runs that say nothing for so long after this event are marked as crashed."""
+    ends = ["Completed", "Failed", "Crashed", "Cancelled", "Paused", "Suspended"]
+    signs = ["heartbeat", "Running", "Scheduled", "AwaitingRetry", "Late", *ends]
     trigger = {
         "type": "event",
         "posture": "Proactive",
-        "match": {"prefect.resource.id": ["prefect.flow-run.*"]},
+        "match": {"prefect.resource.id": [runs]},
         "for_each": ["prefect.resource.id"],
-        "after": ["prefect.flow-run.heartbeat"],
-        "expect": ["prefect.flow-run.heartbeat", *(f"prefect.flow-run.{end}" for end in ends)],
+        "after": [f"prefect.flow-run.{after}"],
+        "expect": [f"prefect.flow-run.{sign}" for sign in signs],
         "threshold": 1,
-        "within": 3 * HEARTBEAT_S,
+        "within": within_s,
     }
     action = {
         "type": "change-flow-run-state",
@@ -207,8 +223,8 @@ def _crash_silent_runs(api: Api) -> None:
         "message": "To do: nothing, the next cycle goes on. Why: its process ended without a word",
     }
     about = "Runs whose process was killed."
-    automation = {"name": _SILENT, "description": about, "enabled": True}
-    api.call("POST", "/automations/", automation | {"trigger": trigger, "actions": [action]})
+    automation = {"name": name, "description": about, "enabled": True}
+    return automation | {"trigger": trigger, "actions": [action]}
 
 
 def _deployments_file() -> Path:

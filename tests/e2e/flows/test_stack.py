@@ -16,7 +16,7 @@ import httpx
 import pytest
 
 from gogh_core.cli.prefect_server import Daemon
-from gogh_core.cli.stack import bring_up
+from gogh_core.cli.stack import bring_up, crash_when_silent
 from gogh_core.cluster import open_manager
 from gogh_core.domain import PowerState
 from gogh_core.simulation import SimulatedCluster
@@ -107,6 +107,29 @@ def replans(stack: Stack, reason: str) -> list[dict]:
     """Replans that the automation made of an event."""
     wanted = f"event: {reason}"
     return [r for r in stack.runs("replan") if wanted in json.dumps(r["parameters"])]
+
+
+@pytest.mark.e2e
+def test_a_run_killed_before_it_began_does_not_stay_pending(stack: Stack):
+    found = stack.api.call("POST", "/automations/filter", {})
+    assert {"gogh-crash-silent-runs", "gogh-crash-runs-that-never-began"} <= {
+        automation["name"] for automation in found
+    }
+    later = {"type": "SCHEDULED", "state_details": {"scheduled_time": "2200-01-01T00:00:00Z"}}
+    watch = stack.api.deployment("watch/watch")["id"]
+    run = stack.api.call("POST", f"/deployments/{watch}/create_flow_run", {"state": later})["id"]
+    quick = crash_when_silent("quick", "Pending", 10, runs=f"prefect.flow-run.{run}")
+    made = stack.api.call("POST", "/automations/", quick)["id"]
+    try:
+        state = {"type": "PENDING", "name": "Pending"}
+        stack.api.call("POST", f"/flow_runs/{run}/set_state", {"state": state, "force": True})
+
+        def crashed() -> bool:
+            return stack.api.call("GET", f"/flow_runs/{run}")["state_type"] == "CRASHED"
+
+        until(crashed, "the run that never began to be marked as crashed")
+    finally:
+        stack.api.call("DELETE", f"/automations/{made}")
 
 
 @pytest.mark.e2e
