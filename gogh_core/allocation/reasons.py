@@ -12,18 +12,17 @@ __all__ = ["waiting_reasons"]
 def waiting_reasons(compiled: Compiled, seats: Seats) -> dict[int, str]:
     """For every job without a seat the first thing that keeps it from running."""
     c = compiled
-    taken = sum(
-        len(gpus)
-        for entries in seats.values()
-        for seat in entries
-        if seat.partner < seat.job
-        for _, gpus in seat.slots
-    )
+    free = [0] * len(c.table.types)
+    for kind in c.kinds:
+        free[kind.gpu_type] += kind.size * len(kind.servers)
+    for entries in seats.values():
+        for seat in entries:
+            if seat.partner < seat.job:
+                free[int(c.table.type_id[seat.row])] -= len(seat.gpus)
     held = [0] * len(c.owners)
     for i, entries in seats.items():
         if c.owner[i] >= 0:
             held[c.owner[i]] += sum(len(gpus) for seat in entries for _, gpus in seat.slots)
-    free = sum(kind.size * len(kind.servers) for kind in c.kinds) - taken
     # Jobs of a group wait for the same reason, so it is worked out once.
     known: dict[tuple[int, float, bool], str] = {}
     found = {}
@@ -36,7 +35,7 @@ def waiting_reasons(compiled: Compiled, seats: Seats) -> dict[int, str]:
     return found
 
 
-def _reason(c: Compiled, j: int, free: int, held: list[int]) -> str:
+def _reason(c: Compiled, j: int, free: list[int], held: list[int]) -> str:
     job = c.problem.jobs[j]
     here = c.sides(int(c.cls[j]))
     rows, got = c.side_row[here], c.side_got[here]
@@ -76,8 +75,11 @@ def _reason(c: Compiled, j: int, free: int, held: list[int]) -> str:
         used = held[owner]
         if used + 1 > c.problem.quotas[job.owner]:
             return f"the quota of {job.owner!r} ({c.problem.quotas[job.owner]} GPUs) is used up"
-    if free == 0:
-        return "every GPU it could use is taken by jobs that are worth more"
+    usable = c.groups[c.group_of[j]].usable & exists
+    wanted = sorted(set(c.table.type_id[rows[usable]].tolist()))
+    if not any(free[t] for t in wanted):
+        names = " or ".join(c.table.types[t] for t in wanted)
+        return f"every GPU it could use ({names}) is taken by jobs that are worth more"
     return (
         "running it would cost more than its waiting penalty of "
         f"{job.priority * c.problem.waiting_penalty_w:g} W, or break a limit"

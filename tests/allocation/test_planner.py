@@ -209,3 +209,16 @@ def test_a_serving_job_that_stays_is_proven_beside_the_one_of_its_class_that_wai
     made = plan(problem, gap=0.002)
     assert verify(problem, made) == []
     assert (made.status, made.waiting) == ("optimal", ())
+
+
+def test_who_waits_for_one_gpu_type_is_told_which():
+    options = [Option("new", 1, ("A",), (9.0,), 100.0), Option("old", 1, ("A",), (1.0,), 50.0)]
+    servers = [ProblemServer("s1", "new", 1, 50.0), ProblemServer("s2", "old", 2, 50.0)]
+    jobs = [
+        ProblemJob("first", "A", required_throughput=5.0, priority=2.0),
+        ProblemJob("second", "A", required_throughput=5.0),
+    ]
+    made = plan(Problem(300.0, 1000.0, {"new": 5.0, "old": 5.0}, servers, jobs, options), gap=0.0)
+    (waiting,) = made.waiting
+    assert waiting.job == "second"
+    assert waiting.reason == ("every GPU it could use (new) is taken by jobs that are worth more")
