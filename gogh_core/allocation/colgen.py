@@ -108,6 +108,8 @@ class Search:
             added = self.price(prices)
             best = (result, prices)
             scale = abs(result.cost + self.c.fixed_w)
+            if not added and -self.pricer.worst > tolerance * scale:
+                added = self._price_unsettled(result)
             if self.out_of_time():
                 break
             costs.append(result.cost)
@@ -190,6 +192,17 @@ class Search:
 
         settle(self.pricer, prices)
         return self.pricer.add_columns(prices) + add_bundles(self.pricer, prices)
+
+    def _price_unsettled(self, result: LpResult) -> int:
+        """At the LP's own prices, where those that were settled hide what is worth adding."""
+        if not self.pricer.spread:
+            return 0
+        from gogh_core.allocation.spread import add_bundles
+
+        worst, plain = self.pricer.worst, Prices.of(self.master, result.duals)
+        added = self.pricer.add_columns(plain) + add_bundles(self.pricer, plain)
+        self.pricer.worst = worst
+        return added
 
     def set_box(self, box: Box, before: Box | None = None) -> None:
         """Bounds of a branch; what `before` bounded and `box` does not is free again."""
