@@ -119,13 +119,7 @@ def plan(
     except Infeasible as answer:
         rescued = _rescued(compiled, used, deadline, notes)
         if rescued is None:
-            return infeasible_plan(
-                compiled,
-                answer.reasons,
-                solver=used,
-                solve_s=time.monotonic() - started,
-                versions=stated,
-            )
+            return _no_plan(compiled, answer, used, started, stated)
         stayed = seats = rescued
     best = _Best(
         stayed, total(cost_of(compiled, stayed)), -float("inf"), {}, "stay", notes, compiled
@@ -349,6 +343,27 @@ def _checked(problem: Problem, made: Plan, versions: Mapping[str, Any] | None) -
     return Plan.from_dict(raw)
 
 
+def _no_plan(
+    compiled: Compiled, answer: Infeasible, solver: str, started: float, versions: dict[str, Any]
+) -> Plan:
+    """The plan that says there is none, and why; and whether the verifier sees that too."""
+    made = infeasible_plan(
+        compiled,
+        answer.reasons,
+        solver=solver,
+        solve_s=time.monotonic() - started,
+        versions=versions,
+    )
+    if not verify(compiled.problem, made):
+        return made
+    raw = made.to_dict()
+    raw["notes"] = [
+        *raw["notes"],
+        "that no plan exists was found, but the verifier cannot prove it",
+    ]
+    return Plan.from_dict(raw)
+
+
 def greedy(problem: Problem, *, versions: Mapping[str, Any] | None = None) -> Plan:
     """The greedy plan, labelled as such."""
     started = time.monotonic()
@@ -357,13 +372,7 @@ def greedy(problem: Problem, *, versions: Mapping[str, Any] | None = None) -> Pl
     try:
         seats = greedy_seats(compiled)
     except Infeasible as answer:
-        return infeasible_plan(
-            compiled,
-            answer.reasons,
-            solver="greedy",
-            solve_s=time.monotonic() - started,
-            versions=stated,
-        )
+        return _no_plan(compiled, answer, "greedy", started, stated)
     result = assemble(
         compiled,
         seats,

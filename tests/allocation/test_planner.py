@@ -7,7 +7,16 @@ from dataclasses import replace
 
 import pytest
 
-from gogh_core.allocation import Limits, Option, Problem, ProblemJob, ProblemServer, plan, verify
+from gogh_core.allocation import (
+    Limits,
+    Option,
+    Problem,
+    ProblemJob,
+    ProblemServer,
+    plan,
+    planner,
+    verify,
+)
 from gogh_core.allocation.compiled import Compiled
 from gogh_core.allocation.lp import Glpk
 from gogh_core.allocation.master import Master
@@ -222,3 +231,16 @@ def test_who_waits_for_one_gpu_type_is_told_which():
     (waiting,) = made.waiting
     assert waiting.job == "second"
     assert waiting.reason == ("every GPU it could use (new) is taken by jobs that are worth more")
+
+
+def test_an_infeasible_plan_passes_the_verifier_too(monkeypatch):
+    at = (Slot("s1", (0,)),)
+    options = [Option("t", 1, ("A",), (1.0,), 50.0)]
+    servers = [ProblemServer("s1", "t", 1, 50.0, True, drain=True)]
+    jobs = [ProblemJob("pinned", "A", required_throughput=1.0, at=at, pinned=True)]
+    problem = Problem(300.0, 1000.0, {"t": 5.0}, servers, jobs, options)
+    assert verify(problem, plan(problem)) == []
+    monkeypatch.setattr(planner, "verify", lambda *_: ["no proof"])
+    made = plan(problem)
+    assert made.status == "infeasible"
+    assert "the verifier cannot prove it" in made.notes[-1]
