@@ -71,11 +71,18 @@ def problem_from_dict(
         table = _options(raw.get("options"), folder)
     except InvalidProblem as error:
         faults.extend(error.faults)
-    if faults:
-        raise InvalidProblem(faults, where=where)
-    return Problem(
-        window_s, penalty, gpu_types, servers, jobs, table, cap, moves, quotas, pause, where
-    )
+    else:
+        if not faults:
+            return Problem(
+                window_s, penalty, gpu_types, servers, jobs, table, cap, moves, quotas, pause, where
+            )
+        if not any(subject in ("gpu_types", "servers", "jobs") for subject in read.broken):
+            # What does not fit together is told at once with what is wrong by itself.
+            try:
+                Problem(window_s or 1.0, penalty, gpu_types, servers, jobs, table, quotas=quotas)
+            except InvalidProblem as error:
+                faults.extend(f for f in error.faults if f.split(":")[0] not in read.broken)
+    raise InvalidProblem(faults, where=where)
 
 
 def _options(raw: Any, folder: Path | None) -> OptionTable:
@@ -97,11 +104,14 @@ class _Reader:
 
     def __init__(self, faults: list[str]) -> None:
         self.faults = faults
+        self.broken: set[str] = set()
+        """What is read so wrongly that more said of it would follow from that."""
 
     def items(self, raw: Mapping[str, Any], name: str) -> list[Any]:
         value = raw.get(name)
         if not isinstance(value, list):
             self.faults.append(f"{name} is {'missing' if value is None else 'no list'}")
+            self.broken.add(name)
             return []
         return value
 
@@ -113,6 +123,7 @@ class _Reader:
             return {}
         if not isinstance(value, Mapping):
             self.faults.append(f"{name} is {'missing' if value is None else 'no object'}")
+            self.broken.add(name)
             return {}
         return value
 
@@ -143,6 +154,7 @@ class _Reader:
         value = raw.get(name, default) if isinstance(raw, Mapping) else None
         if not isinstance(value, str):
             self.faults.append(f"{where}: {name} is {short(value)}, not a text")
+            self.broken.add(where)
             return ""
         return value
 
@@ -158,10 +170,14 @@ def _server(read: _Reader, raw: Any, index: int) -> ProblemServer:
     where = f"servers[{index}]"
     name = read.text(raw, "id", where)
     where = f"server {name}" if name else where
+    before = len(read.faults)
+    gpu_type, gpus = read.text(raw, "gpu_type", where), read.whole(raw, "gpus", where)
+    if not name or len(read.faults) > before:
+        read.broken.add("servers")
     return ProblemServer(
         name,
-        read.text(raw, "gpu_type", where),
-        read.whole(raw, "gpus", where),
+        gpu_type,
+        gpus,
         read.number(raw, "base_w", where),
         read.flag(raw, "on", where, True),
         read.flag(raw, "drain", where, False),
@@ -179,6 +195,7 @@ def _job(read: _Reader, raw: Any, index: int) -> ProblemJob:
     mode = raw.get("mode", "gang")
     if mode not in ("gang", "spread"):
         read.faults.append(f"{where}: mode is {short(mode)}, not 'gang' or 'spread'")
+        read.broken.add(where)
     counts: tuple[int, ...] = (1,)
     largest = 1
     if mode == "spread":
@@ -230,4 +247,5 @@ def _slots(read: _Reader, raw: Any, where: str) -> tuple[Slot, ...]:
         except (KeyError, TypeError, ValueError, InvalidInput) as error:
             kind = f"lacks {error}" if isinstance(error, KeyError) else str(error)
             read.faults.append(f"{where}: at {short(entry)} {kind}")
+            read.broken.add(where)
     return tuple(sorted(slots, key=lambda slot: (slot.server, slot.gpus)))

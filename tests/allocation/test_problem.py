@@ -9,6 +9,7 @@ import pytest
 from gogh_core.allocation import load_problem, plan, problem_from_dict, verify
 from gogh_core.bench.problems import generate, write_problem
 from gogh_core.errors import InvalidInput, InvalidProblem
+from tests.allocation import plans
 
 
 def raw() -> dict:
@@ -261,3 +262,19 @@ def test_the_schema_in_the_docs_describes_our_problems(request):
     jsonschema.validate(generate(5, 16, 0).to_dict(), schema)
     jsonschema.validate(generate(5, 16, 0, spread=True).to_dict(), schema)
     jsonschema.validate(raw(), schema)
+
+
+def test_what_is_wrong_by_itself_and_what_does_not_fit_are_told_at_once():
+    raw = plans.problem().to_dict()
+    first, second, third, *_ = raw["jobs"]
+    first |= {"class": "nope", "required_throughput": -3}
+    second |= {"gpu_counts": [999], "mode": "gang"}
+    third |= {"class": 7}
+    with pytest.raises(InvalidProblem) as caught:
+        problem_from_dict(raw)
+    told = caught.value.faults
+    assert f"job {first['id']}: required_throughput is -3, not a number >= 0" in told
+    assert f"job {first['id']}: class 'nope' is in no option" in told
+    assert any("hold a gang of 999" in fault for fault in told)
+    mine = [fault for fault in told if fault.startswith(f"job {third['id']}:")]
+    assert mine == [f"job {third['id']}: class is 7, not a text"]
