@@ -185,23 +185,27 @@ class Search:
 
     def price(self, prices: Prices) -> int:
         """Add what is worth adding, gangs and spread jobs."""
-        if not self.pricer.spread:
-            return self.pricer.add_columns(prices)
-        from gogh_core.allocation.sides import settle
-        from gogh_core.allocation.spread import add_bundles
+        if self.pricer.spread:
+            from gogh_core.allocation.sides import settle
 
-        settle(self.pricer, prices)
-        return self.pricer.add_columns(prices) + add_bundles(self.pricer, prices)
+            settle(self.pricer, prices)
+        return self._add_columns(prices)
 
     def _price_unsettled(self, result: LpResult) -> int:
         """At the LP's own prices, where those that were settled hide what is worth adding."""
         if not self.pricer.spread:
             return 0
-        from gogh_core.allocation.spread import add_bundles
-
-        worst, plain = self.pricer.worst, Prices.of(self.master, result.duals)
-        added = self.pricer.add_columns(plain) + add_bundles(self.pricer, plain)
+        worst = self.pricer.worst
+        added = self._add_columns(Prices.of(self.master, result.duals))
         self.pricer.worst = worst
+        return added
+
+    def _add_columns(self, prices: Prices) -> int:
+        added = self.pricer.add_columns(prices)
+        if self.pricer.spread:
+            from gogh_core.allocation.spread import add_bundles
+
+            added += add_bundles(self.pricer, prices)
         return added
 
     def set_box(self, box: Box, before: Box | None = None) -> None:
