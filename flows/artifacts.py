@@ -1,19 +1,20 @@
 """What people see of a cycle, as tables and Markdown: pure functions, no Prefect.
 
 One function for each artifact: `plan_table`, `difference`, `cycle_page`, `contracts_page`,
-`energy_page`, `accuracy_page`, `seconds_page`. `publish` puts them into the UI.
+`energy_page`, `accuracy_page`, `seconds_page`, `orders_table`. `publish` puts them into the UI.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 from flows import charts
 from flows.facts import JobFacts
 from gogh_core.domain import Placement, Plan, Slot
-from gogh_core.planning import PlanDiff
+from gogh_core.planning import Expected, Order, PlanDiff
 
 __all__ = [
     "PAGES",
@@ -22,6 +23,7 @@ __all__ = [
     "cycle_page",
     "difference",
     "energy_page",
+    "orders_table",
     "places",
     "plan_table",
     "seconds_page",
@@ -29,7 +31,7 @@ __all__ = [
 
 PAGES = {
     "gogh-plan": "the plan",
-    "gogh-difference": "difference to the plan before",
+    "gogh-difference": "difference to what runs now",
     "gogh-energy": "energy and promises",
     "gogh-accuracy": "accuracy of P1 and P2",
     "gogh-contracts": "data contracts",
@@ -56,10 +58,16 @@ def plan_table(
     plan: Plan,
     facts: Mapping[str, JobFacts],
     *,
+    expected: Mapping[str, Expected],
     watts: Mapping[str, float],
     why: Mapping[str, str],
 ) -> list[dict[str, str]]:
-    """One row for each job: who moves first, then who stops, starts, waits and stays."""
+    """One row for each job: moves first, then stops, starts, waiting jobs, and those that stay.
+
+    `promised` is the promise (or what the deadline needs), `expected` the estimate with its
+    interval, `planned with` the figure the plan counted on and, where it asked for less than the
+    promise, what it asked for.
+    """
     moved = {move.job: move.reason for move in plan.moves}
     stopped = {stop.job for stop in plan.stops}
     rows = []
@@ -74,7 +82,7 @@ def plan_table(
                 "from": places(before if what == "moves" else ()),
                 "to": places(slot for part in parts for slot in part.slots),
                 "with": ", ".join(sorted({p.partner for p in parts if p.partner})) or "–",
-                "expected": _expected(sum(part.throughput for part in parts), known),
+                **_rates(expected.get(job), known),
                 "watts": f"{watts[job]:.0f}" if job in watts else "–",
                 "why": (moved.get(job) or why.get(job, "")).removeprefix(f"{job} "),
             }
@@ -97,8 +105,9 @@ def _row(job: str, known: JobFacts | None) -> dict[str, str]:
         "from": "–",
         "to": "–",
         "with": "–",
-        "promised": _rate(known.required, known) if known and known.required else "best effort",
+        "promised": _rate(known.promised, known) if known and known.promised else "best effort",
         "expected": "–",
+        "planned with": "–",
         "watts": "–",
         "why": "",
         "class": known.job_class if known else "",
@@ -109,9 +118,19 @@ def _rate(value: float, known: JobFacts | None) -> str:
     return f"{value:.3g} {known.unit if known else 'steps/s'}"
 
 
-def _expected(value: float, known: JobFacts | None) -> str:
-    """The unit stands beside the promise, where there is one."""
-    return f"{value:.3g}" if known and known.required else _rate(value, known)
+def _rates(rates: Expected | None, known: JobFacts | None) -> dict[str, str]:
+    """The cells of a placed job's throughputs; the unit stands beside the promise or the mean."""
+    if rates is None:
+        return {}
+    cells = {
+        "expected": f"{rates.mean:.3g} ({rates.low:.3g} to {rates.high:.3g})",
+        "planned with": f"{rates.counted:.3g}",
+    }
+    if rates.promised:
+        cells["promised"] = _rate(rates.promised, known)
+        if rates.required < rates.promised * (1 - 1e-6):
+            cells["planned with"] += f", asked for {rates.required:.3g}"
+    return cells
 
 
 def _by_job(plan: Plan) -> dict[str, list[Placement]]:
@@ -122,16 +141,16 @@ def _by_job(plan: Plan) -> dict[str, list[Placement]]:
 
 
 def difference(diff: PlanDiff, *, window_s: float) -> str:
-    """Who would move, what is saved, what it costs: Markdown, also shown in the approval form."""
-    saved = diff.saved_w
-    verb, more = ("Saves", "") if saved >= 0 else ("Draws", " more")
+    """What would move, what it draws and costs: Markdown, also shown in the approval form."""
+    energy_kwh = diff.planned_w * window_s / 3.6e6
     lines = [
-        "## Difference to the running plan",
+        "## Difference to what runs now",
         "",
-        f"**{verb} {abs(saved):,.0f} W{more}**: {diff.now_w:,.0f} W now with {diff.running_now} "
-        f"jobs, {diff.planned_w:,.0f} W planned with {diff.running_planned}; "
-        f"{abs(saved) * window_s / 3.6e6:.3f} kWh in a window.",
+        f"**{diff.planned_w:,.0f} W planned** with {_jobs(diff.running_planned)} "
+        f"({energy_kwh:.3f} kWh in a window); {diff.now_w:,.0f} W now with "
+        f"{_jobs(diff.running_now)}.",
         "",
+        *_saving(diff),
         f"{len(diff.starts)} start, {len(diff.moves)} move, {len(diff.stops)} stop, "
         f"{diff.stays} stay, {len(diff.waiting)} wait, {_servers(len(diff.switches))} switched.",
     ]
@@ -151,6 +170,19 @@ def difference(diff: PlanDiff, *, window_s: float) -> str:
     lines += _section("Servers", ("server", "becomes"), [(s.id, s.action) for s in diff.switches])
     lines += _section("Waiting", ("job", "why"), [(w.job, w.reason) for w in diff.waiting])
     return "\n".join(lines) + "\n"
+
+
+def _saving(diff: PlanDiff) -> list[str]:
+    if diff.reference is None:
+        return []
+    told = "For the same jobs at the same service, on the same estimates, the plan"
+    if diff.reference.left_out:
+        told = "There is no saving to tell:"
+    return [f"{told} **{diff.reference}**.", ""]
+
+
+def _jobs(count: int) -> str:
+    return "1 job" if count == 1 else f"{count} jobs"
 
 
 def _servers(count: int) -> str:
@@ -224,6 +256,24 @@ def seconds_page(
     return "\n".join(["## Where the seconds went", "", picture, "", *table, "", last]) + "\n"
 
 
+def orders_table(orders: Sequence[Order], now: datetime) -> list[dict[str, Any]]:
+    """One row for each order, those that stand first, then the newest."""
+    listed = sorted(orders, key=lambda order: (not order.stands(now), -order.id))
+    return [
+        {
+            "order": order.id,
+            "state": order.state(now),
+            "what": order.what,
+            "from": f"{order.begins_at:%Y-%m-%d %H:%M}",
+            "until": f"{order.ends_at:%Y-%m-%d %H:%M}" if order.ends_at else order.lifting,
+            "who": order.who,
+            "why": order.reason,
+            "lifted by": order.lifted_by or "",
+        }
+        for order in listed
+    ]
+
+
 def contracts_page(batches: Sequence[Row], held: Sequence[Row]) -> str:
     """Contract results of the newest batches, and what is in quarantine."""
     columns = ("source", "table_name", "status", "rows_in", "rows_clean", "rows_quarantined",
@@ -264,14 +314,16 @@ def energy_page(windows: Sequence[Row]) -> str:
         ("promises kept", [row["kept"] for row in windows]),
         unit="W",
     )
-    head = ("window", "planned W", "measured W", "kWh", "promises kept", "running", "waiting")
+    head = ("window", "planned W", "measured W", "covered", "kWh", "promises kept", "running",
+            "waiting")  # fmt: skip
     rows = [
         (
-            f"{row['window_start']:%Y-%m-%d %H:%M}",
+            f"{row['window_start']:%Y-%m-%d %H:%M}" + (" so far" if row["over"] is False else ""),
             _number(row["planned_w"], 0),
             _number(row["measured_w"], 0),
+            _share(row["covered"]),
             _number(row["energy_kwh"], 3),
-            "–" if row["kept"] is None else f"{row['kept']:.0%}",
+            _share(row["kept"]),
             row["running"],
             row["waiting"],
         )
@@ -321,6 +373,10 @@ def _newest(rows: Sequence[Row]) -> tuple[str, int]:
 
 def _percent(value: float | None) -> float | None:
     return None if value is None else 100 * value
+
+
+def _share(value: float | None) -> str:
+    return "–" if value is None else f"{value:.1%}"
 
 
 def _number(value: float | None, digits: int) -> str:

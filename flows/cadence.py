@@ -11,8 +11,8 @@ from datetime import datetime
 
 from prefect.states import Completed, Failed
 
-from flows.approval import ask
-from flows.desk import Desk, Outcome, around, nothing_to_do
+from flows.approval import answered
+from flows.desk import Desk, Outcome, around, logger, nothing_to_do
 from flows.publish import show_cycle
 from gogh_core.domain import Cycle
 from gogh_core.planning import CycleReport, Request, run_cycle
@@ -22,11 +22,8 @@ __all__ = ["plan_window", "scheduled_key"]
 
 
 def scheduled_key(desk: Desk, window: datetime | None) -> str:
-    """The key of a scheduled window; the embedded cluster has run up to it afterwards."""
+    """The key of a scheduled window; a virtual cluster has run up to it afterwards."""
     key = f"schedule:{Cycle.at(window or now_utc(), desk.settings.cycle.window_s).id}"
-    advance = getattr(desk.manager, "advance", None)
-    if advance is None:
-        return key
     run = desk.settings.home / "run"
     run.mkdir(parents=True, exist_ok=True)
     with (run / "advance.lock").open("w") as lock:
@@ -35,33 +32,29 @@ def scheduled_key(desk: Desk, window: datetime | None) -> str:
             claimed = fetch(connection, "planning_by_key", request_key=key).num_rows > 0
             begun = fetch(connection, "planning_list", rows=1, missed=False).num_rows > 0
         if begun and not claimed:
-            desk.report("the embedded cluster runs for one window", 0.0)
-            advance(float(desk.settings.cycle.window_s))
+            desk.manager.advance(desk.settings.cycle.window_s)
     return key
 
 
 def plan_window(desk: Desk, request: Request, *, key: str, kind: str = "plan") -> Outcome:
     """Run one cycle, show it, let a person decide where that is asked for, and end the run."""
-
-    def once() -> CycleReport:
-        return run_cycle(
-            desk.settings,
-            manager=desk.manager,
-            store=desk.store,
-            request=request,
-            clock=desk.clock,
-            report=desk.report,
-            key=key,
-            around=around,
-        )
-
-    report = once()
+    report = run_cycle(
+        desk.settings,
+        manager=desk.manager,
+        store=desk.store,
+        request=request,
+        clock=desk.clock,
+        report=desk.report,
+        key=key,
+        around=around,
+    )
+    for order in report.given:
+        logger().info("stands until `%s`: %s", order.lifting, order)
     if report.outcome in ("done", "busy", "superseded"):
         return nothing_to_do(report.detail)
     name = show_cycle(desk, report, kind=kind)
-    if report.outcome == "waiting" and ask(desk, report):
-        report = once()
-        name = show_cycle(desk, report, kind=kind) if report.problem is not None else name
+    if report.outcome == "waiting":
+        report, name = answered(desk, report, name, kind=kind)
     return _end(report, name)
 
 

@@ -28,7 +28,7 @@ from flows.names import advice
 from gogh_core.cluster import ClusterManager, open_manager
 from gogh_core.errors import ClusterUnavailable, GoghError, SourceUnavailable
 from gogh_core.settings import Settings, load
-from gogh_core.store import Store, now_utc
+from gogh_core.store import Store
 
 __all__ = ["Desk", "around", "nothing_to_do", "rename", "run_id", "told"]
 
@@ -128,9 +128,8 @@ class Desk:
         self._progress: Any = None
 
     def clock(self) -> datetime:
-        """The cluster's own time: the embedded one has a clock of its own."""
-        now = getattr(self.manager, "now", None)
-        return now if isinstance(now, datetime) else now_utc()
+        """The cluster's time."""
+        return self.manager.clock()
 
     def report(self, step: str, seconds: float) -> None:
         """A step begins (0 seconds) or has ended: shown as progress and in the log."""

@@ -6,13 +6,15 @@ field has a default that is safe to leave as it is.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from datetime import datetime
+from typing import Any, Literal, cast
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from gogh_core.planning import Request
+from gogh_core.errors import InvalidInput
+from gogh_core.planning import Kind, Order, Request, moment
 
-__all__ = ["ReplanForm", "WhatIfForm", "WhatIfJob", "WhatIfServer"]
+__all__ = ["OrderForm", "ReplanForm", "WhatIfForm", "WhatIfJob", "WhatIfServer"]
 
 Objective = Literal["energy", "throughput"]
 Solver = Literal["settings", "glpk", "highs"]
@@ -73,18 +75,22 @@ class ReplanForm(_Form):
     power_cap_w: float | None = Field(
         None,
         title="Power cap (W)",
-        description="The cluster may not draw more. Empty: as in the settings.",
+        description="The cluster may not draw more, until the cap is lifted (deployment `order`). "
+        "Empty: as in the settings.",
         gt=0,
     )
     pin: list[str] = Field(
         default_factory=list,
         title="Jobs to pin",
-        description="Ids of running jobs that stay where they are.",
+        description="Ids of running jobs that stay where they are until the pin is lifted.",
     )
     drain: list[str] = Field(
         default_factory=list,
         title="Servers to drain",
-        description="Ids of servers that must be empty after the plan.",
+        description="Ids of servers that must be empty until the drain is lifted.",
+    )
+    who: str = Field(
+        "", title="Your name", description="Stands with the orders you give.", max_length=100
     )
 
     @field_validator("pin", "drain")
@@ -106,6 +112,61 @@ class ReplanForm(_Form):
         raw: dict[str, Any] = self.model_dump(exclude={"solver", "pin", "drain"})
         solver = None if self.solver == "settings" else self.solver
         return Request(**raw, solver=solver, pin=tuple(self.pin), drain=tuple(self.drain))
+
+
+class OrderForm(_Form):
+    """A standing order: every plan keeps it until it is lifted or its time is over."""
+
+    does: Literal[
+        "list", "drain", "undrain", "pin", "unpin", "cap", "uncap", "quota", "unquota"
+    ] = Field(
+        "list",
+        title="What to do",
+        description="drain: keep a server empty. pin: keep a running job where it is. "
+        "cap: limit what the cluster draws. quota: limit an owner's GPUs. "
+        "un…: lift it again. list: only show what stands.",
+    )
+    subject: str = Field(
+        "",
+        title="Server, job or owner",
+        description="Its id; empty for a cap.",
+        max_length=200,
+    )
+    amount: float | None = Field(
+        None, title="Watts or GPUs", description="Of a cap or a quota.", ge=0
+    )
+    begins: str = Field(
+        "",
+        title="From",
+        description="2026-01-05T14:00 (UTC) or +2h. Empty: now. "
+        "A drain that begins later is a maintenance window.",
+    )
+    until: str = Field(
+        "", title="Until", description="Likewise. Empty: until somebody lifts the order."
+    )
+    reason: str = Field("", title="Reason", description="Is kept and shown.", max_length=200)
+    who: str = Field("", title="Your name", description="Is kept and shown.", max_length=100)
+
+    def to_order(self, now: datetime) -> Order | tuple[Kind, str]:
+        """The order that is given, or kind and subject of those that are lifted."""
+        subject = self.subject.strip()
+        kind = cast(Kind, self.does.removeprefix("un"))
+        if self.does.startswith("un"):
+            return kind, subject
+        amount = self.amount
+        if kind == "quota" and amount is not None and amount % 1:
+            raise InvalidInput(f"{amount:g} is no number of GPUs", where="quota")
+        return Order(
+            kind,
+            subject,
+            begins_at=moment(self.begins, now, where="from") if self.begins.strip() else now,
+            ends_at=moment(self.until, now, where="until") if self.until.strip() else None,
+            who=self.who.strip() or "somebody",
+            given_at=now,
+            power_w=amount if kind == "cap" else None,
+            gpus=int(amount) if kind == "quota" and amount is not None else None,
+            reason=self.reason.strip(),
+        )
 
 
 class WhatIfServer(_Form):

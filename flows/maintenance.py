@@ -18,7 +18,7 @@ __all__ = ["maintenance"]
 def maintenance() -> Outcome:
     """Old samples to Parquet, what is too old away, a fresh snapshot, and what is in quarantine."""
     desk = Desk()
-    aged = around("age", desk.store.age)
+    aged = around("age", lambda: desk.store.age(desk.clock()))
     around("publish", desk.store.publish)
     held = watch.held(desk.store)
     if run_id():

@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 from prefect.artifacts import create_markdown_artifact, create_table_artifact
 
-from flows import artifacts, facts, names
+from flows import artifacts, facts
 from flows.desk import Desk, rename, run_id
 from gogh_core import watch
-from gogh_core.planning import CycleReport
+from gogh_core.planning import CycleReport, watts_by_job
 
 __all__ = ["show_contracts", "show_cycle", "show_figures"]
 
@@ -18,19 +18,6 @@ __all__ = ["show_contracts", "show_cycle", "show_figures"]
 def _page(key: str, markdown: Callable[[], str]) -> None:
     create_markdown_artifact(
         key=key, markdown=markdown(), description=artifacts.PAGES.get(key, key).capitalize()
-    )
-
-
-def name_of(report: CycleReport, *, kind: str = "plan") -> str:
-    """The run's name, from what came of it."""
-    diff = report.diff
-    return names.plan_name(
-        report.cycle.window_start,
-        report.plan,
-        power_w=diff.planned_w if diff else None,
-        before_w=diff.now_w if diff else None,
-        degraded=report.degraded,
-        kind=kind,
     )
 
 
@@ -43,7 +30,7 @@ def difference_of(desk: Desk, report: CycleReport) -> str:
 
 def show_cycle(desk: Desk, report: CycleReport, *, kind: str = "plan") -> str:
     """Name the run and publish all pages of its cycle; gives back the name."""
-    name = name_of(report, kind=kind)
+    name = report.named(kind)
     rename(name)
     if not run_id():
         return name
@@ -80,8 +67,9 @@ def _show_plan(desk: Desk, report: CycleReport, name: str) -> None:
     assert plan is not None
     table = artifacts.plan_table(
         plan,
-        facts.job_facts(report.basis or desk.manager.state(), problem),
-        watts=facts.job_watts(problem, plan) if problem else {},
+        facts.job_facts(report.basis or desk.manager.state()),
+        expected=report.expected,
+        watts=watts_by_job(problem, plan) if problem else {},
         why=facts.reasons(problem, plan) if problem else {},
     )
     create_table_artifact(key="gogh-plan", table=table, description=f"### {name}")
@@ -90,7 +78,7 @@ def _show_plan(desk: Desk, report: CycleReport, name: str) -> None:
 def show_figures(desk: Desk) -> None:
     """Energy, promises and accuracy of the last windows."""
     store = desk.store
-    _page("gogh-energy", lambda: artifacts.energy_page(watch.windows(store, desk.settings)))
+    _page("gogh-energy", lambda: artifacts.energy_page(watch.windows(store)))
     _page(
         "gogh-accuracy",
         lambda: artifacts.accuracy_page(watch.accuracy(store), watch.versions(store)),

@@ -10,16 +10,15 @@ from flows.cadence import plan_window
 from flows.desk import Desk, Outcome, around, nothing_to_do, rename, run_id, told
 from flows.publish import show_contracts, show_figures
 from gogh_core import watch
-from gogh_core.domain import Cycle
+from gogh_core.cluster import nothing_to_send, plan_to_send
 from gogh_core.planning import (
     Request,
     Retrained,
     estimate_step,
     ingest_step,
-    list_cycles,
     read_state,
     retrain_step,
-    run_cycle,
+    settle_plan,
 )
 
 __all__ = ["allocate", "emit", "estimate", "ingest", "learnt", "retrain_p2", "validate"]
@@ -105,24 +104,20 @@ def allocate() -> Outcome:
 @flow(name="emit", flow_run_name="emit")
 @told
 def emit() -> Outcome:
-    """Send the newest plan that was made and not sent, or that a person has approved since."""
+    """Send the newest plan that is to be sent and may be: approved, where a person was asked."""
     desk = Desk()
-    newest = next(iter(list_cycles(desk.store, rows=1)), None)
-    if newest is None or newest["state"] == "emitted":
-        return nothing_to_do("every plan has been sent")
-    cycle = Cycle(newest["window_start"], newest["revision"])
-    report = around(
-        "emit",
-        lambda: run_cycle(
-            desk.settings,
-            manager=desk.manager,
-            store=desk.store,
-            cycle=cycle,
-            request=Request(reason=newest["reason"] or "emit"),
-            clock=desk.clock,
-        ),
+    plan_id = plan_to_send(desk.store)
+    if plan_id is None:
+        return nothing_to_do(nothing_to_send(desk.settings, desk.store, desk.clock()))
+    report = settle_plan(
+        desk.settings,
+        manager=desk.manager,
+        store=desk.store,
+        plan_id=plan_id,
+        clock=desk.clock,
+        around=around,
     )
-    return _done(f"emit {cycle.id} · {report.outcome}", report.degraded)
+    return _done(f"emit {report.cycle.id} · {report.outcome}", report.degraded)
 
 
 def learnt(name: str, done: Retrained) -> Outcome:

@@ -16,11 +16,18 @@ from gogh_core.domain import ClusterState, Cycle, JobState, PowerState, Server, 
 from gogh_core.errors import InvalidInput
 from gogh_core.planning import (
     Allocated,
+    Estimated,
     Request,
     allocate_step,
+    disturbed_enough,
     estimate_step,
+    expected_rates,
+    limits_now,
+    list_orders,
     plan_diff,
+    planned_w,
     read_state,
+    watts_by_job,
 )
 from gogh_core.settings import Settings
 
@@ -48,11 +55,11 @@ def what_if(changes: WhatIfForm = _AS_IT_STANDS) -> Outcome:
         max_moves=changes.max_moves,
         dry_run=True,
     )
-    now = around("as it is", lambda: _plan(desk, state, Request(reason="what if", dry_run=True)))
-    then = around("with the changes", lambda: _plan(desk, other, request))
+    now, _ = around("as it is", lambda: _plan(desk, state, Request(reason="what if", dry_run=True)))
+    then, estimated = around("with the changes", lambda: _plan(desk, other, request))
     name = _name(now, then)
     if run_id():
-        _show(desk, other, then, name)
+        _show(desk, other, then, estimated, name)
     rename(name)
     return Completed(message=name)
 
@@ -97,10 +104,10 @@ def changed(state: ClusterState, form: WhatIfForm, settings: Settings) -> Cluste
     return replace(state, servers=tuple(servers), jobs=tuple(jobs))
 
 
-def _plan(desk: Desk, state: ClusterState, request: Request) -> Allocated:
+def _plan(desk: Desk, state: ClusterState, request: Request) -> tuple[Allocated, Estimated]:
     capabilities, now = desk.manager.capabilities, desk.clock()
     estimated = estimate_step(desk.store, desk.settings, state, now, capabilities)
-    return allocate_step(
+    made = allocate_step(
         state,
         estimated,
         desk.settings,
@@ -108,11 +115,14 @@ def _plan(desk: Desk, state: ClusterState, request: Request) -> Allocated:
         now,
         cycle=Cycle.at(now, desk.settings.cycle.window_s),
         capabilities=capabilities,
+        spent=disturbed_enough(desk.store, desk.settings, now),
+        orders=list_orders(desk.store),
     )
+    return made, estimated
 
 
 def _name(now: Allocated, then: Allocated) -> str:
-    before, after = (float(m.plan.spent.get("power_w", m.plan.cost_w)) for m in (now, then))
+    before, after = planned_w(now.plan), planned_w(then.plan)
     running = [len({p.job for p in made.plan.placements}) for made in (now, then)]
     return (
         f"what if · {before:,.0f} → {after:,.0f} W · {running[0]} → {running[1]} jobs · "
@@ -120,16 +130,20 @@ def _name(now: Allocated, then: Allocated) -> str:
     )
 
 
-def _show(desk: Desk, state: ClusterState, made: Allocated, name: str) -> None:
+def _show(
+    desk: Desk, state: ClusterState, made: Allocated, estimated: Estimated, name: str
+) -> None:
     problem, plan = made.draft.problem, made.plan
     table = artifacts.plan_table(
         plan,
-        facts.job_facts(state, problem),
-        watts=facts.job_watts(problem, plan),
+        facts.job_facts(state),
+        expected=expected_rates(estimated.options, problem, plan, made.draft.promised),
+        watts=watts_by_job(problem, plan),
         why=facts.reasons(problem, plan),
     )
     create_table_artifact(key="gogh-what-if", table=table, description=f"### {name}")
-    page = artifacts.difference(plan_diff(problem, plan), window_s=desk.settings.cycle.window_s)
+    diff = plan_diff(problem, plan, limits_now(state))
+    page = artifacts.difference(diff, window_s=desk.settings.cycle.window_s)
     create_markdown_artifact(
         key="gogh-what-if-difference", markdown=page, description="Against what runs now"
     )

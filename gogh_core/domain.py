@@ -254,6 +254,8 @@ class JobStatus:
     moves: int = 0
     steps_done: float = 0.0
     power_limit_w: float | None = None
+    starting: tuple[Slot, ...] = ()
+    """Slots of a running spread job whose replica has not begun yet."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -159,20 +159,28 @@ class GuardSettings(_Section):
     """What a plan may not do without a person."""
 
     dry_run: bool = Field(False, description="plans are made and stored, nothing is sent")
-    max_moves: int = Field(1000, ge=0, description="moves carried out per cycle at most")
+    max_moves: int = Field(1000, ge=0, description="moves and stops carried out per cycle at most")
     max_switches: int = Field(1000, ge=0, description="servers switched per cycle at most")
     min_runtime_s: float = Field(
-        600.0, ge=0, description="a job is not moved before it ran this long"
+        600.0, ge=0, description="a job that gets its promise is not moved before it ran this long"
     )
-    cooldown_s: float = Field(1200.0, ge=0, description="a job is not moved again within this time")
+    cooldown_s: float = Field(
+        1200.0, ge=0, description="a job that gets its promise is not moved again within this time"
+    )
+    max_disruptions_per_day: int = Field(
+        6, ge=1, description="a job moved and stopped this often in 24 h stays where it is"
+    )
     max_owner_share: float = Field(
-        1.0, gt=0, le=1, description="share of an owner's running jobs that may move at once"
+        1.0, gt=0, le=1, description="share of an owner's running jobs that move or stop at once"
     )
     approve_moves: int | None = Field(
         None, ge=0, description="plans with more moves wait for a person's approval"
     )
-    approve_stops: int | None = Field(
-        None, ge=0, description="plans with more stops wait for a person's approval"
+    approve_stops: int = Field(
+        2, ge=0, description="plans that stop more running jobs wait for a person's approval"
+    )
+    approve_stop_share: float = Field(
+        0.1, ge=0, le=1, description="stops up to this share of the running jobs need no approval"
     )
     approval_timeout_s: float = Field(
         900.0, gt=0, description="a plan not approved by then is rejected"
@@ -235,6 +243,18 @@ class PrefectSettings(_Section):
     slo_missed_s: float = Field(
         600.0, gt=0, description="a promise missed for as long as this is an event"
     )
+
+    @property
+    def api_url(self) -> str:
+        """The address of Prefect's API."""
+        if self.url:
+            return self.url.rstrip("/")
+        host = "127.0.0.1" if self.host == "0.0.0.0" else self.host  # noqa: S104
+        return f"http://{host}:{self.port}/api"
+
+    def run_page(self, run_id: str) -> str:
+        """The address of one run in the UI."""
+        return f"{self.api_url.removesuffix('/api')}/runs/flow-run/{run_id}"
 
 
 class SimulationSettings(_Section):

@@ -137,13 +137,14 @@ def assemble(
     cost_w = total(spent)
     bound_w = min(bound_w, cost_w)
     placements = _placements(c, seats)
+    power_w = spent["base_w"] + spent["idle_w"] + spent["off_w"] + spent["options_w"]
+    moves, held = order_of_moves(c, seats)
+    reasons = waiting_reasons(c, seats, power_w=power_w, moves=len(moves))
     stops = tuple(
-        Stop(0, job.id, job.at, "its GPUs are worth more to others, see the waiting list")
+        Stop(0, job.id, job.at, reasons[j])
         for j, job in enumerate(problem.jobs)
         if job.at and j not in seats
     )
-    moves, held = order_of_moves(c, seats)
-    reasons = waiting_reasons(c, seats)
     waiting = tuple(Waiting(problem.jobs[j].id, reason) for j, reason in reasons.items())
     used = {server for entries in seats.values() for seat in entries for server, _ in seat.slots}
     switches = []
@@ -167,7 +168,6 @@ def assemble(
         "stops": len(stops),
         "waiting": len(waiting),
     }
-    power_w = spent["base_w"] + spent["idle_w"] + spent["off_w"] + spent["options_w"]
     report["power_w"] = power_w
     report["energy_per_step_j"] = power_w / steps if steps > 0 else None
     return Plan(

@@ -157,7 +157,8 @@ class Compiled:
         if self.guarded:
             self.guard_w = np.array([guard_w(problem, job) for job in jobs]) * self.running
         self.move_w = self.stated_move_w + self.guard_w
-        self.free = np.array([not (job.at and (job.pinned or not job.movable)) for job in jobs])
+        free = [not (job.at and (job.pinned or not job.movable)) for job in jobs]
+        self.free = np.array(free, dtype=bool)
         self.surplus = np.array([job.surplus_j_per_step for job in jobs])
         self.spread = np.array([job.mode == "spread" for job in jobs], dtype=bool)
         self.wait_w = np.array([job.priority * problem.waiting_penalty_w for job in jobs])

@@ -5,7 +5,8 @@ so it plans the problem again with one thing changed (`explain_again`) and tells
 alternative would have cost, which limit binds and, for a job that waits, what would make it run:
 each of these sentences is the cost of a plan that exists. Without time, or for more jobs than can
 be planned again exactly, it tells estimates from the prices in the plan's certificate
-(`explain_prices`) and says so.
+(`explain_prices`) and says so. Watts and penalties (the rest of the cost) are told apart, and what
+lies within the plan's gap is said to do so.
 """
 
 from __future__ import annotations
@@ -26,11 +27,12 @@ from gogh_core.allocation.explain_again import (
 )
 from gogh_core.allocation.explain_prices import Estimates
 from gogh_core.allocation.problem import Problem, ProblemJob
+from gogh_core.allocation.verify import spent_of
 from gogh_core.allocation.verify_view import view_of
 from gogh_core.domain import Placement, Plan
 from gogh_core.errors import InvalidInput
 
-__all__ = ["Alternative", "Explanation", "decisions", "explain"]
+__all__ = ["Alternative", "Difference", "Explanation", "decisions", "explain"]
 
 _SHOWN = 4
 _TRIED = 6
@@ -40,24 +42,53 @@ EXACT_JOBS = 150
 
 
 @dataclass(frozen=True, slots=True)
+class Difference:
+    """What another plan costs more than this one: what it draws more, and the rest apart.
+
+    The rest is penalties: waiting, moves, stops and switches, less the credit for work done ahead.
+    """
+
+    cost: float
+    power_w: float | None
+    """None: prices do not tell watts from penalties."""
+
+    @property
+    def penalty(self) -> float | None:
+        """The part of the cost that is no power."""
+        return None if self.power_w is None else self.cost - self.power_w
+
+    def words(self) -> str:
+        """After "the plan would"."""
+        if self.power_w is None or self.penalty is None:
+            about = f"about {_more(self.cost)}" if abs(self.cost) >= 0.5 else "about the same"
+            return f"cost {about}, watts and penalties together"
+        draw = f"draw {_more(self.power_w, ' W')}" if abs(self.power_w) >= 0.5 else ""
+        rest = f"have {_more(self.penalty)} in penalties" if abs(self.penalty) >= 0.5 else ""
+        return " and ".join(part for part in (draw, rest) if part) or "cost the same"
+
+
+@dataclass(frozen=True, slots=True)
 class Alternative:
-    """Another way for the job; `more_w` is what the plan would cost more, None: not possible."""
+    """Another way for the job; `more` is what the plan would cost more, None: not possible."""
 
     what: str
-    more_w: float | None
+    more: Difference | None
     sure: bool
     """A proven cost; otherwise a plan that costs so much exists, or prices say so."""
     planned: bool
+    slack: float = 0.0
+    """By how much this plan may miss the best one; what is less cannot be told apart from it."""
 
     def sentence(self) -> str:
         """For the job's owner."""
-        if self.more_w is None:
+        if self.more is None:
             return f"{self.what}: not possible within the limits of this plan."
         if not self.planned:
-            return f"{self.what}: about {_more(self.more_w)}, by the prices in the plan."
-        if self.sure:
-            return f"{self.what}: the plan would cost {_more(self.more_w)}."
-        return f"{self.what}: the plan would cost at most {_more(self.more_w)}."
+            return f"{self.what}: the plan would {self.more.words()}, by the prices in it."
+        if self.slack >= 0.5 and abs(self.more.cost) <= self.slack:
+            return f"{self.what}: nothing that can be told apart from the gap."
+        proven = "" if self.sure else " at most"
+        return f"{self.what}: the plan would{proven} {self.more.words()}."
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +119,14 @@ class Explanation:
             "decision": self.decision,
             "alternatives": list(self.alternatives),
             "options": [
-                {"what": o.what, "more_w": o.more_w, "proven": o.sure, "planned": o.planned}
+                {
+                    "what": o.what,
+                    "more_cost": o.more.cost if o.more else None,
+                    "more_w": o.more.power_w if o.more else None,
+                    "more_penalty": o.more.penalty if o.more else None,
+                    "proven": o.sure,
+                    "planned": o.planned,
+                }
                 for o in self.options
             ],
             "binding": list(self.binding),
@@ -108,7 +146,10 @@ def explain(problem: Problem, plan: Plan, job_id: str, *, time_limit_s: float = 
     decision = _decision(problem, plan, job, placements)
     if time_limit_s <= 0 or len(problem.jobs) > EXACT_JOBS:
         taken = _taken(problem, plan, placements)
-        options = [Alternative(*way, False, False) for way in estimates.ways(_SHOWN, taken)]
+        options = [
+            Alternative(what, Difference(cost, None), False, False)
+            for what, cost in estimates.ways(_SHOWN, taken)
+        ]
         about = ((text, True) for text in estimates.changes())
         changes = () if placements else tuple(_changes(about))
         return Explanation(job_id, decision, tuple(options), estimates.binding(), changes)
@@ -178,36 +219,52 @@ def _options(
     for row in rows[:_TRIED]:
         answer = asker.ask(forced(problem, job, row, estimates.name(row)))
         if answer is not None:
-            told.append(_told(plan, job, answer, must_run=True))
-    told.sort(key=lambda option: float("inf") if option.more_w is None else option.more_w)
-    told = [option for option in told[:_SHOWN] if option.more_w is not None or len(told) == 1]
+            told.append(_told(problem, plan, job, answer, must_run=True))
+    told.sort(key=lambda option: float("inf") if option.more is None else option.more.cost)
+    told = [option for option in told[:_SHOWN] if option.more is not None or len(told) == 1]
     if any(move.job == job.id for move in plan.moves) or (job.at and not placements):
         answer = asker.ask(stayed(problem, job))
         if answer is not None:
-            told.append(_told(plan, job, answer, must_run=True))
+            told.append(_told(problem, plan, job, answer, must_run=True))
     if placements and not job.pinned:
         answer = asker.ask(left_waiting(problem, job))
         if answer is not None:
-            told.append(_told(plan, job, answer, must_run=False))
+            told.append(_told(problem, plan, job, answer, must_run=False))
     return told
 
 
-def _told(plan: Plan, job: ProblemJob, answer: Answer, *, must_run: bool) -> Alternative:
+def _told(
+    problem: Problem, plan: Plan, job: ProblemJob, answer: Answer, *, must_run: bool
+) -> Alternative:
     what = answer.question.text
     if answer.plan.status == "infeasible" or (must_run and not answer.runs(job.id)):
         return Alternative(what, None, answer.proven, True)
-    return Alternative(what, answer.plan.cost_w - plan.cost_w, answer.proven, True)
+    more = _difference(problem, plan, answer.plan)
+    return Alternative(what, more, answer.proven, True, plan.cost_w - plan.bound_w)
+
+
+def _difference(problem: Problem, plan: Plan, other: Plan) -> Difference:
+    draws_w = spent_of(problem, plan).power_w
+    return Difference(other.cost_w - plan.cost_w, float(other.spent["power_w"]) - draws_w)
 
 
 def _binding(problem: Problem, plan: Plan, job: ProblemJob, asker: Asker) -> Iterable[str]:
-    """Limits without which a plan exists that costs less."""
+    """Limits without which a plan exists that costs less, by more than this one may miss."""
+    slack, blurred = plan.cost_w - plan.bound_w, []
     for question in relaxed(problem, job):
         answer = asker.ask(question)
         if answer is None or answer.plan.status == "infeasible":
             continue
-        saved_w = plan.cost_w - answer.plan.cost_w
-        if saved_w > 0.5:
-            yield f"With {question.text} the plan as a whole would cost {saved_w:.0f} W less."
+        more = _difference(problem, plan, answer.plan)
+        if -more.cost > max(slack, 0.5):
+            yield f"With {question.text} the plan as a whole would {more.words()}."
+        elif -more.cost > 0.5:
+            blurred.append(question.text)
+    if blurred:
+        yield (
+            f"With {', or '.join(blurred)}: nothing that can be told apart from the gap "
+            f"({plan.gap:.2%})."
+        )
 
 
 def _changes(told: Iterable[tuple[str, bool]]) -> Iterable[str]:
@@ -218,7 +275,5 @@ def _changes(told: Iterable[tuple[str, bool]]) -> Iterable[str]:
             yield f"It may run with {text}: it does in a plan that was found, not proven the best."
 
 
-def _more(more_w: float) -> str:
-    if abs(more_w) < 0.5:
-        return "the same"
-    return f"{abs(more_w):.0f} W {'more' if more_w > 0 else 'less'}"
+def _more(amount: float, unit: str = "") -> str:
+    return f"{abs(amount):.0f}{unit} {'more' if amount > 0 else 'less'}"

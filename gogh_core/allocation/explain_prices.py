@@ -18,6 +18,8 @@ from gogh_core.domain import Plan
 
 __all__ = ["Estimates"]
 
+_TOGETHER = "watts and penalties together, by the prices in the plan"
+
 
 class Estimates:
     """Options of one job, ordered and priced."""
@@ -121,21 +123,21 @@ class Estimates:
             return ()
         servers = self.leaf.get("whole") or []
         for kind in self.c.kinds if len(servers) == len(self.c.kinds) else ():
-            saved_w = float(servers[kind.index])
-            if saved_w > 1 and kind.gpu_type in self._types():
+            saved = float(servers[kind.index])
+            if saved > 1 and kind.gpu_type in self._types():
                 what = f"{kind.size} {self.c.table.types[kind.gpu_type]}"
                 told.append(
-                    f"Servers with {what} are scarce: one more would save about {saved_w:.0f} W, "
-                    "by the prices in the plan."
+                    f"Servers with {what} are scarce: one more would lower the cost by about "
+                    f"{saved:.0f}, {_TOGETHER}."
                 )
-        quota_w = float((self.leaf.get("quotas") or {}).get(self.job.owner, 0.0))
-        if quota_w > 1:
+        quota = float((self.leaf.get("quotas") or {}).get(self.job.owner, 0.0))
+        if quota > 1:
             told.append(
-                f"The quota of {self.job.owner!r} binds: one more GPU would save about "
-                f"{quota_w:.0f} W, by the prices in the plan."
+                f"The quota of {self.job.owner!r} binds: one more GPU would lower the cost by "
+                f"about {quota:.0f}, {_TOGETHER}."
             )
         if float(self.leaf.get("moves", 0.0)) > 1:
-            told.append("The limit on moves binds: one more would save power.")
+            told.append(f"The limit on moves binds: one more would lower the cost, {_TOGETHER}.")
         if float(self.leaf.get("cap", 0.0)) > 1e-6:
             told.append("The power cap binds: jobs are placed where they draw less.")
         return tuple(told)

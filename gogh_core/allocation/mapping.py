@@ -35,8 +35,10 @@ class _Pools:
         self.left = {g.index: list(reversed(g.jobs)) for g in c.groups}
         self.sides: dict[tuple[int, int, int], list[int]] = defaultdict(list)
 
-    def job(self, group: int) -> int:
-        return self.left[group].pop()
+    def take(self, group: int, number: int) -> list[int]:
+        """So many jobs of a group, or as many as are left: rounding may count a job twice."""
+        left = self.left[group]
+        return [left.pop() for _ in range(min(number, len(left)))]
 
 
 def map_counts(
@@ -66,12 +68,12 @@ def map_counts(
         if number <= 0:
             continue
         if what[0] == "alone":
-            pools.sides[what[2], 0, -1].extend(pools.job(what[1]) for _ in range(number))
+            pools.sides[what[2], 0, -1].extend(pools.take(what[1], number))
         elif what[0] == "single":
             singles.append((what[1], what[2], number))
         elif what[0] == "side":
             _, group, row, side, realm = what
-            pools.sides[row, side, realm].extend(pools.job(group) for _ in range(number))
+            pools.sides[row, side, realm].extend(pools.take(group, number))
         elif what[0] == "pair":
             pairs.append((what[1], what[2], what[3], number))
         elif what[0] == "stay":
@@ -82,8 +84,8 @@ def map_counts(
         elif what[0] == "host":
             hosts.append(what[1:])
         elif what[0] == "bundle":
-            for _ in range(number):
-                loose[pools.job(what[1])] = list(what[2])
+            for job in pools.take(what[1], number):
+                loose[job] = list(what[2])
         elif what[0] == "keep":
             keeps.append((what[1], what[2]))
     for j, bundle in loose.items():

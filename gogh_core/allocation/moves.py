@@ -1,8 +1,9 @@
 """The order of moves: nobody needs a GPU that is still taken.
 
-A move waits for whoever leaves the GPUs it needs. Where moves wait for each other in a circle
-one job gives its GPUs up first and is held until its own step; the one that is cheapest to
-hold is taken.
+A move waits for the jobs that leave the GPUs it needs. Where moves wait for each other in a cycle
+one job of it gives its GPUs up first and is held until its own step: the one that the most moves
+wait for, and among equals the one that is cheapest to move. This is the one place that decides who
+is held: `Move.held` carries it to whoever carries the plan out.
 """
 
 from __future__ import annotations
@@ -23,8 +24,9 @@ def order_of_moves(compiled: Compiled, seats: Seats) -> tuple[tuple[Move, ...], 
         if jobs[j].at and there != jobs[j].place:
             target[j] = there
     occupants: dict[Gpu, list[int]] = {}
-    for j in target:
-        for gpu in jobs[j].place:
+    for j, there in target.items():
+        # A replica that stays where it is holds nobody up; a gang starts again as a whole.
+        for gpu in jobs[j].place - there if c.spread[j] else jobs[j].place:
             occupants.setdefault(gpu, []).append(j)
     waits = {
         j: {i for gpu in there for i in occupants.get(gpu, ()) if i != j}
@@ -43,7 +45,7 @@ def order_of_moves(compiled: Compiled, seats: Seats) -> tuple[tuple[Move, ...], 
 
 
 def _steps(c: Compiled, waits: dict[int, set[int]]) -> tuple[dict[int, int], set[int]]:
-    """A step for each move, after everything it waits for; who is held is waited for no more."""
+    """A step for each move, after everything it waits for; no move waits for a held job."""
     left = {j: set(others) for j, others in waits.items()}
     waited_by: dict[int, set[int]] = {}
     for j, others in waits.items():
@@ -57,11 +59,11 @@ def _steps(c: Compiled, waits: dict[int, set[int]]) -> tuple[dict[int, int], set
         if not ready:
             # The held job frees its GPUs at once; it moves itself when its own place is free.
             victim = min(
-                (j for j in left if j not in step_of and j not in held),
-                key=lambda j: (-len(waited_by.get(j, ())), float(c.move_w[j]), j),
+                _in_cycles({j: left[j] for j in left if j not in step_of and j not in held}),
+                key=lambda j: (-len(waited_by[j]), float(c.stated_move_w[j]), j),
             )
             held.add(victim)
-            for other in waited_by.get(victim, ()):
+            for other in waited_by[victim]:
                 left[other].discard(victim)
             ready = sorted(j for j in left if j not in step_of and not left[j])
             continue
@@ -74,6 +76,16 @@ def _steps(c: Compiled, waits: dict[int, set[int]]) -> tuple[dict[int, int], set
         ready = sorted(j for j in left if j not in step_of and not left[j])
         step += 1
     return step_of, held
+
+
+def _in_cycles(waits: dict[int, set[int]]) -> set[int]:
+    """The moves of cycles and between them: whatever no other of them waits for is left out."""
+    kept = set(waits)
+    while True:
+        awaited = {other for j in kept for other in waits[j]}
+        if kept <= awaited:
+            return kept
+        kept &= awaited
 
 
 def _slots(gpus: frozenset[Gpu]) -> tuple[Slot, ...]:

@@ -106,7 +106,8 @@ class Facts:
         jobs = self.problem.jobs
         self.running = np.array([bool(job.at) for job in jobs], dtype=bool)
         self.move_w = np.array([job.move_cost_j / self.window_s for job in jobs]) * self.running
-        self.free = np.array([not (job.at and (job.pinned or not job.movable)) for job in jobs])
+        free = [not (job.at and (job.pinned or not job.movable)) for job in jobs]
+        self.free = np.array(free, dtype=bool)
         self.required = np.array([job.required_throughput for job in jobs])
         self.surplus = np.array([job.surplus_j_per_step for job in jobs])
         self.spread = np.array([job.mode == "spread" for job in jobs], dtype=bool)

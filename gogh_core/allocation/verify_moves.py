@@ -67,7 +67,10 @@ def moves_within_limit(view: View) -> Iterable[str]:
 
 
 def moves_can_be_carried_out(view: View) -> Iterable[str]:
-    """In the order of steps nobody needs a GPU that is still taken, unless by the partner to be."""
+    """In the order of steps nobody needs a GPU that is still taken, unless by the partner to be.
+
+    A partner that moves counts as gone only afterwards, unless it is a replica that stays there.
+    """
     leaves: dict[str, int] = {stop.job: stop.step for stop in view.plan.stops}
     leaves |= {move.job: 0 if move.held else move.step for move in view.plan.moves}
     users: dict[Gpu, list[str]] = {}
@@ -80,7 +83,8 @@ def moves_can_be_carried_out(view: View) -> Iterable[str]:
                 here = (slot.server, gpu)
                 staying = {p.job for p in view.on_gpu.get(here, ())}
                 for other in users.get(here, ()):
-                    if other in (move.job,) or (other in staying and other not in leaves):
+                    stays = other not in leaves or view.problem.job_of[other].mode == "spread"
+                    if other == move.job or (other in staying and stays):
                         continue
                     if leaves.get(other, move.step) >= move.step:
                         yield (

@@ -51,6 +51,15 @@ class _Instant:
     def state(self) -> ClusterState:
         return ClusterState(_AT, self._servers, tuple(self._jobs.values()))
 
+    def refused(self) -> dict[str, str]:
+        return {}
+
+    def clock(self) -> datetime:
+        return _AT
+
+    def advance(self, seconds: float) -> None:
+        pass
+
     def _put(self, job: str, slots: tuple[Slot, ...]) -> None:
         kind = JobState.RUNNING if slots else JobState.WAITING
         self._jobs[job] = replace(self._jobs[job], state=kind, slots=slots)
@@ -137,7 +146,8 @@ def journal_load(settings: Settings, actions: int) -> Load:
     store = Store(settings)
     store.migrate()
     cluster, plan = _case(actions)
-    guards = settings.guards.model_copy(update={"max_moves": actions})
+    all_at_once = {"max_moves": actions, "approve_stop_share": 1.0}
+    guards = settings.guards.model_copy(update=all_at_once)
     started = time.perf_counter()
     report = carry_out(
         plan,

@@ -13,7 +13,6 @@ import statistics
 import tempfile
 import threading
 import time
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -169,9 +168,8 @@ def _publishing(home: Path, gpus: int, hours: int, repeats: int) -> list[Figure]
     stops: dict[int, _Stop] = {}
     for hour in range(hours):
         _note(f"publishing: hour {hour + 1} of {hours}")
-        store.clock = _at(_START + timedelta(hours=hour + 1))
         _generate(store, _START + timedelta(hours=hour), 3600, gpus)
-        store.age()
+        store.age(_START + timedelta(hours=hour + 1))
         if hour in (0, hours - 1):
             stops[hour] = _measure_stop(store, repeats)
     short, day = stops[0], stops[hours - 1]
@@ -188,10 +186,6 @@ def _publishing(home: Path, gpus: int, hours: int, repeats: int) -> list[Figure]
             day.stop_s <= short.stop_s + 0.002,
         ),
     ]
-
-
-def _at(moment: datetime) -> Callable[[], datetime]:
-    return lambda: moment
 
 
 def _stop_figure(history: str, stop: _Stop) -> Figure:
@@ -259,8 +253,7 @@ def _asking(home: Path, asked: int, gpus: int, repeats: int) -> list[Figure]:
     for first in range(0, seconds, 3600):
         length = min(3600, seconds - first)
         _generate(store, _START + timedelta(seconds=first), length, gpus)
-    store.clock = _at(_START + timedelta(seconds=seconds) + timedelta(hours=5))
-    store.age()
+    store.age(_START + timedelta(seconds=seconds) + timedelta(hours=5))
     store.publish()
     figures = []
     for query in queries():

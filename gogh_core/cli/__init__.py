@@ -1,7 +1,8 @@
 """The `gogh` command: each room brings its commands in a module of its own.
 
-`main` is the only entry: it loads the modules, runs the command, and turns every error of ours
-into one line on standard error (exit 2 for bad input, 1 for the rest).
+`main` is the only entry: it loads the modules, runs the command, and turns every error of ours,
+and what the file system refuses, into one line on standard error (exit 2 for bad input, 1 for the
+rest).
 """
 
 from __future__ import annotations
@@ -22,13 +23,16 @@ __all__ = ["app", "main"]
 _MODULES = (
     "demo",
     "stack",
+    "watching",
     "cycle",
+    "orders",
     "data",
     "telemetry",
     "contracts",
     "quarantine",
     "estimation",
     "allocation",
+    "status",
     "cluster",
     "simulation",
     "bench",
@@ -87,6 +91,12 @@ def main() -> None:
         _end_interrupted()
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    except OSError as error:
+        if error.filename is None:
+            raise
+        todo = "may you write there? `home` (GOGH_HOME) names the folder of all that GOGH keeps"
+        print(f"gogh: {error.filename}: {error.strerror}; {todo}", file=sys.stderr)
         sys.exit(1)
 
 

@@ -62,8 +62,10 @@ def plan_command(
 def _summary(plan: Any) -> str:
     if plan.status == "infeasible":
         return "infeasible: no plan keeps all of the following"
+    draws_w = float(plan.spent["power_w"])
     return (
-        f"{plan.status}: {plan.cost_w:.1f} W, bound {plan.bound_w:.1f} W, gap {plan.gap:.2%}, "
+        f"{plan.status}: draws {draws_w:.1f} W, penalties {plan.cost_w - draws_w:.1f}, "
+        f"bound of the sum {plan.bound_w:.1f}, gap {plan.gap:.2%}, "
         f"{len({p.job for p in plan.placements})} jobs run, {len(plan.waiting)} wait, "
         f"{len(plan.moves)} move, {len(plan.stops)} stop, {plan.solve_s:.2f} s ({plan.solver})"
     )

@@ -1,4 +1,4 @@
-"""`gogh status`, `plans`, `approve`, `reject`, `pause`, `resume`, `emit`, `submit`, `advice`."""
+"""`gogh plans`, `approve`, `reject`, `pause`, `resume`, `emit`, `submit`, `advice`."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gogh_core.errors import InvalidInput, StoreError
-from gogh_core.settings import Settings, load
+from gogh_core.cli.common import cluster_time, open_store
+from gogh_core.settings import load
 
 if TYPE_CHECKING:
-    from gogh_core.store import Store
+    from gogh_core.cluster import ExecutionReport
 
 __all__ = ["register"]
 
@@ -27,7 +27,6 @@ Why = Annotated[str, typer.Option(help="Why; it is kept.")]
 
 def register(app: typer.Typer) -> None:
     """Add the commands of this module."""
-    app.command("status")(status)
     app.command("plans")(plans)
     app.command("approve")(approve)
     app.command("reject")(reject)
@@ -36,19 +35,6 @@ def register(app: typer.Typer) -> None:
     app.command("emit")(emit)
     app.command("advice")(advice)
     app.command("submit", context_settings={"ignore_unknown_options": True})(submit)
-
-
-def _open(config: Path | None) -> tuple[Settings, Store]:
-    from gogh_core.store import Store
-
-    settings = load(config)
-    store = Store(settings)
-    if not store.path.exists():
-        raise StoreError(
-            "there is no database yet", where=str(store.path), todo="run a cycle or `gogh demo`"
-        )
-    store.migrate()
-    return settings, store
 
 
 def _echo(value: Any) -> None:
@@ -69,49 +55,6 @@ def _who(who: str | None) -> str:
     return who or getpass.getuser()
 
 
-def status(as_json: Json = False, config: Config = None) -> None:
-    """What the plan wanted, what the cluster has, where they differ and since when."""
-    from gogh_core.cluster import open_manager, status_of
-
-    settings, store = _open(config)
-    found = status_of(settings, store, open_manager(settings, store))
-    execution = found.execution
-    if as_json:
-        _echo(
-            {
-                "manager": found.manager,
-                "mode": found.mode,
-                "paused": asdict(found.pause) if found.pause else None,
-                "plan": execution.plan_id if execution else None,
-                "cycle": execution.cycle_id if execution else None,
-                "state": execution.state if execution else None,
-                "detail": execution.detail if execution else None,
-                "since": execution.begun_at if execution else None,
-                "differences": [asdict(difference) for difference in found.differences],
-                "refused": dict(found.refused),
-                "jobs": len(found.state.jobs),
-                "servers": len(found.state.servers),
-            }
-        )
-        return
-    typer.echo(f"cluster   {found.manager}, {len(found.state.servers)} servers, mode {found.mode}")
-    if found.pause is not None:
-        typer.echo(f"PAUSED    by {found.pause.who} at {found.pause.at}: {found.pause.why}")
-    if execution is None:
-        typer.echo("plan      none was handed over yet")
-        return
-    detail = f" ({execution.detail})" if execution.detail else ""
-    typer.echo(f"plan      {execution.plan_id}, cycle {execution.cycle_id}")
-    typer.echo(f"state     {execution.state} since {_time(execution.changed_at)}{detail}")
-    typer.echo(f"differs   {len(found.differences) or 'nowhere'}")
-    for one in found.differences:
-        why = f": {one.why}" if one.why else ""
-        since = _time(one.since)
-        typer.echo(f"  {one.subject}: planned {one.wanted}, is {one.has}, since {since}{why}")
-    for job, reason in found.refused.items():
-        typer.echo(f"  job {job} is not planned: {reason}")
-
-
 def plans(
     limit: Annotated[int, typer.Option(min=1, help="How many.")] = 20,
     waiting: Annotated[bool, typer.Option("--waiting", help="Only those to approve.")] = False,
@@ -121,8 +64,10 @@ def plans(
     """What became of the newest plans, and which of them wait for approval."""
     from gogh_core.cluster import asked, executions
 
-    _, store = _open(config)
-    questions = {row["plan_id"]: row for row in asked(store)}
+    settings, store = open_store(config)
+    now = cluster_time(settings, store)
+    open_ones = asked(store, now=now, timeout_s=settings.guards.approval_timeout_s)
+    questions = {row["plan_id"]: row for row in open_ones}
     rows = executions(store, limit)
     for row in rows:
         row["asks"] = questions.get(row["plan_id"], {}).get("why")
@@ -145,20 +90,32 @@ def plans(
 def _decide(
     plan: str, *, approved: bool, who: str | None, why: str, as_json: bool, config: Path | None
 ) -> None:
-    from gogh_core.cluster import asked, decide
-    from gogh_core.store import now_utc
+    from gogh_core.cluster import asked, decide, open_manager, stored_plan
+    from gogh_core.planning import settle_plan
 
-    _, store = _open(config)
+    settings, store = open_store(config)
+    manager = open_manager(settings, store)
     known = [row["plan_id"] for row in asked(store) if row["plan_id"].startswith(plan)]
-    if len(known) > 1 and plan not in known:
-        raise InvalidInput(f"{plan!r} is the beginning of several plans", todo="`gogh plans`")
-    name = plan if plan in known or not known else known[0]
-    word = decide(store, name, approve=approved, who=_who(who), why=why, now=now_utc())
+    name = known[0] if len(known) == 1 else stored_plan(store, plan)[0].id
+    word = decide(
+        store,
+        name,
+        approve=approved,
+        who=_who(who),
+        why=why,
+        now=manager.clock(),
+        timeout_s=settings.guards.approval_timeout_s,
+    )
+    if not as_json:
+        typer.echo(f"plan {word.plan_id} {word.told()}")
+    report = settle_plan(settings, manager=manager, store=store, plan_id=word.plan_id)
+    assert report.execution is not None
     if as_json:
-        _echo(asdict(word))
-        return
-    after = "; the next cycle or `gogh emit` carries it out" if approved else ""
-    typer.echo(f"plan {word.plan_id} {word.decision} by {word.who}{after}")
+        _echo({**asdict(word), "execution": _execution(report.execution)})
+    elif approved:
+        _show_execution(report.execution)
+    if approved:
+        _exit(report.execution)
 
 
 def approve(
@@ -168,7 +125,7 @@ def approve(
     as_json: Json = False,
     config: Config = None,
 ) -> None:
-    """Let a plan that waits for a person be carried out."""
+    """Approve a plan that waits for a person, and carry it out at once."""
     _decide(plan, approved=True, who=who, why=why, as_json=as_json, config=config)
 
 
@@ -186,10 +143,11 @@ def reject(
 def pause(why: Why = "", who: Who = None, as_json: Json = False, config: Config = None) -> None:
     """Stop everything: no action is sent until `gogh resume`."""
     from gogh_core.cluster import pause as turn
-    from gogh_core.store import Store, now_utc
+    from gogh_core.store import Store
 
     settings = load(config)
-    word = turn(settings, Store(settings), who=_who(who), why=why, now=now_utc())
+    store = Store(settings)
+    word = turn(settings, store, who=_who(who), why=why, now=cluster_time(settings, store))
     if as_json:
         _echo({"paused": True, **asdict(word)})
     else:
@@ -199,10 +157,11 @@ def pause(why: Why = "", who: Who = None, as_json: Json = False, config: Config 
 def resume(why: Why = "", who: Who = None, as_json: Json = False, config: Config = None) -> None:
     """Let actions go on."""
     from gogh_core.cluster import resume as turn
-    from gogh_core.store import Store, now_utc
+    from gogh_core.store import Store
 
     settings = load(config)
-    was = turn(settings, Store(settings), who=_who(who), why=why, now=now_utc())
+    store = Store(settings)
+    was = turn(settings, store, who=_who(who), why=why, now=cluster_time(settings, store))
     if as_json:
         _echo({"paused": False, "was_paused": was})
     else:
@@ -210,57 +169,65 @@ def resume(why: Why = "", who: Who = None, as_json: Json = False, config: Config
 
 
 def emit(
-    plan: Annotated[str, typer.Argument(help="The plan's id; the newest otherwise.")] = "",
+    plan: Annotated[
+        str, typer.Argument(help="The plan's id; otherwise the newest that is to be sent.")
+    ] = "",
     as_json: Json = False,
     config: Config = None,
 ) -> None:
     """Carry a stored plan out, or go on where it stopped; sends nothing twice."""
-    from gogh_core.cluster import basis_of, carry_out, open_manager, stored_plan
+    from gogh_core.cluster import nothing_to_send, open_manager, plan_to_send, stored_plan
+    from gogh_core.planning import settle_plan
 
-    settings, store = _open(config)
-    found = stored_plan(store, plan)
-    if found is None:
-        raise InvalidInput("there is no plan yet", todo="`gogh replan` makes one")
+    settings, store = open_store(config)
     manager = open_manager(settings, store)
-    state = manager.state()
-    report = carry_out(
-        found[0],
-        basis_of(store, found[0].id) or state,
-        manager=manager,
-        store=store,
-        settings=settings,
-        cycle_id=found[1],
-        now=state.at,
-    )
+    name = stored_plan(store, plan)[0].id if plan else plan_to_send(store)
+    if name is None:
+        why = nothing_to_send(settings, store, manager.clock())
+        _echo({"plan": None, "detail": why}) if as_json else typer.echo(why)
+        return
+    report = settle_plan(settings, manager=manager, store=store, plan_id=name)
+    assert report.execution is not None
     if as_json:
-        _echo(
-            {
-                "plan": report.plan_id,
-                "cycle": report.cycle_id,
-                "state": report.state,
-                "detail": report.detail,
-                "seconds": report.seconds,
-                "not_capable": list(report.not_capable),
-                "actions": [
-                    {
-                        "action": record.action.id,
-                        "state": record.state,
-                        "reason": record.reason,
-                        "sent_at": record.sent_at,
-                        "settled_at": record.settled_at,
-                    }
-                    for record in report.records
-                ],
-            }
-        )
+        _echo(_execution(report.execution))
     else:
-        typer.echo(f"plan {report.plan_id} {report.summary()}")
-        for said in report.not_capable:
-            typer.echo(f"  not asked for: {said}")
-        for record in report.records:
-            if record.state != "confirmed":
-                typer.echo(f"  {record.action.id} {record.state}: {record.reason}")
-    if report.failed or report.state in ("abandoned", "interrupted", "rejected"):
+        _show_execution(report.execution)
+    _exit(report.execution)
+
+
+def _execution(report: ExecutionReport) -> dict[str, Any]:
+    return {
+        "plan": report.plan_id,
+        "cycle": report.cycle_id,
+        "state": report.state,
+        "detail": report.detail,
+        "seconds": report.seconds,
+        "not_capable": list(report.not_capable),
+        "actions": [
+            {
+                "action": record.action.id,
+                "state": record.state,
+                "reason": record.reason,
+                "sent_at": record.sent_at,
+                "settled_at": record.settled_at,
+            }
+            for record in report.records
+        ],
+    }
+
+
+def _show_execution(report: ExecutionReport) -> None:
+    typer.echo(f"plan {report.plan_id} {report.summary()}")
+    for said in report.not_capable:
+        typer.echo(f"  not asked for: {said}")
+    for record in report.records:
+        if record.state != "confirmed":
+            typer.echo(f"  {record.action.id} {record.state}: {record.reason}")
+
+
+def _exit(report: ExecutionReport) -> None:
+    """What was not carried out as it was meant ends the command with 1."""
+    if report.failed or report.state in ("abandoned", "interrupted", "rejected", "superseded"):
         raise typer.Exit(1)
 
 
@@ -272,8 +239,8 @@ def advice(
     """What plans that were only advised would have saved against what the cluster drew."""
     from gogh_core.cluster import advice as advised
 
-    settings, store = _open(config)
-    rows = advised(settings, store, limit)
+    _, store = open_store(config)
+    rows = advised(store, limit)
     if as_json:
         _echo(rows)
         return

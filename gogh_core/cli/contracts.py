@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gogh_core import settings as all_settings
-from gogh_core.cli.common import AsJson, Now, echo_json, in_utc
+from gogh_core.cli.common import AsJson, Now, cluster_time, echo_json, in_utc
 from gogh_core.errors import BatchRefused, InvalidInput
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def validate(
 
     settings = all_settings.load()
     store = Store(settings)
-    moment = in_utc(now) if now else store.clock()
+    moment = in_utc(now) if now else cluster_time(settings, store)
     since = moment - timedelta(minutes=minutes)
     results: dict[str, Any] = {}
     failed = 0
@@ -160,7 +160,7 @@ def check(
             raise InvalidInput(f"which contract is {file.name} for?", todo="say it with --table")
         suite = suites[name]
     store = Store(settings)
-    moment = in_utc(now) if now else store.clock()
+    moment = in_utc(now) if now else cluster_time(settings, store)
     verdict = try_on_file(store, settings, suite, file, now=moment)
     if as_json:
         echo_json(_verdict(verdict))

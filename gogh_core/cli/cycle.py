@@ -34,10 +34,16 @@ def replan(
     ] = False,
     reason: Annotated[str, typer.Option(help="Stands in the plan's record.")] = "by hand",
     objective: Annotated[str, typer.Option(help="energy or throughput.")] = "energy",
-    pin: Annotated[list[str] | None, typer.Option(help="A running job that stays.")] = None,
-    drain: Annotated[list[str] | None, typer.Option(help="A server that must be empty.")] = None,
+    pin: Annotated[
+        list[str] | None, typer.Option(help="A running job that stays, until `gogh unpin`.")
+    ] = None,
+    drain: Annotated[
+        list[str] | None, typer.Option(help="A server that must be empty, until `gogh undrain`.")
+    ] = None,
     max_moves: Annotated[int | None, typer.Option(help="Moves at most.")] = None,
-    power_cap: Annotated[float | None, typer.Option(help="Watts at most.")] = None,
+    power_cap: Annotated[
+        float | None, typer.Option(help="Watts at most, until `gogh uncap`.")
+    ] = None,
     solver: Annotated[str | None, typer.Option(help="glpk or highs.")] = None,
     gap: Annotated[float | None, typer.Option(help="How near to the bound, 0.01 is 1 %.")] = None,
     time_limit: Annotated[float | None, typer.Option(help="Seconds for the solver.")] = None,
@@ -72,6 +78,7 @@ def replan(
         drain=tuple(drain or ()),
         dry_run=dry_run,
         wait_for_approval=wait_for_approval,
+        who=getpass.getuser(),
     )
     if via_server:
         _via_server(request, config, as_json=as_json)
@@ -101,7 +108,7 @@ def _via_server(request: Any, config: Path | None, *, as_json: bool) -> None:
 
 def _run(request: Any, config: Path | None, *, approve: bool, quiet: bool) -> CycleReport:
     from gogh_core.cluster import decide, open_manager
-    from gogh_core.planning import clock_of, run_cycle
+    from gogh_core.planning import after_answer, run_cycle, settle_plan
     from gogh_core.settings import load
     from gogh_core.store import Store
 
@@ -109,7 +116,6 @@ def _run(request: Any, config: Path | None, *, approve: bool, quiet: bool) -> Cy
     store = Store(settings)
     store.migrate()
     manager = open_manager(settings, store)
-    clock = clock_of(manager)
 
     def tell(step: str, seconds: float) -> None:
         if not quiet and seconds == 0 and sys.stderr.isatty():
@@ -119,11 +125,10 @@ def _run(request: Any, config: Path | None, *, approve: bool, quiet: bool) -> Cy
     if not quiet and sys.stderr.isatty():
         print("\r\x1b[K", end="", file=sys.stderr, flush=True)
     if approve and report.outcome == "waiting" and report.plan is not None:
-        who = getpass.getuser()
-        decide(store, report.plan.id, approve=True, who=who, why=request.reason, now=clock())
-        report = run_cycle(
-            settings, manager=manager, store=store, request=request, cycle=report.cycle
-        )
+        who, now = getpass.getuser(), manager.clock()
+        decide(store, report.plan.id, approve=True, who=who, why=request.reason, now=now)
+        done = settle_plan(settings, manager=manager, store=store, plan_id=report.plan.id)
+        report = after_answer(report, done)
     return report
 
 
@@ -131,6 +136,8 @@ def _show(report: CycleReport) -> None:
     typer.echo(report.name)
     if report.detail:
         typer.echo(f"  {report.detail}")
+    for order in report.given:
+        typer.echo(f"  stands until `{order.lifting}`: {order}")
     for line in report.degraded:
         typer.echo(f"  without: {line}")
     if report.diff is not None:

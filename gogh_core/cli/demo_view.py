@@ -238,14 +238,17 @@ def comparison_table(found: dict[str, Any]) -> Table:
 
     table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column("the same jobs under", no_wrap=True)
-    for name in ("Wh", "mean W", "promises kept", "running", "waiting", "finished"):
+    for name in (
+        "J per s of work", "Wh", "mean W", "promises kept", "running", "waiting", "finished",
+    ):  # fmt: skip
         table.add_column(name, justify="right", no_wrap=True)
     for name, figures in found["comparison"].items():
         table.add_row(
             NAMES.get(name, name),
+            _watts(figures["j_per_work_s"]),
             f"{figures['energy_wh']:,.0f}",
             _watts(figures["mean_w"]),
-            f"{figures['slo_attainment']:.0%}",
+            f"{figures['slo_attainment']:.1%}",
             f"{figures['running']:.1f}",
             f"{figures['waiting']:.1f}",
             str(figures["finished"]),

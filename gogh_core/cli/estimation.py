@@ -106,15 +106,14 @@ def retrain(
     if catalog is not None:
         source = load_catalog(catalog)
     else:
-        from datetime import UTC, datetime
-
+        from gogh_core.cli.common import cluster_time
         from gogh_core.store import Store
 
         store = Store(settings)
         store.migrate()
-        source = Catalog.from_store(
-            store, now=datetime.now(UTC), half_life_days=settings.estimation.half_life_days
-        )
+        now = cluster_time(settings, store)
+        half_life_days = settings.estimation.half_life_days
+        source = Catalog.from_store(store, now=now, half_life_days=half_life_days)
     report = learn(
         source,
         Registry(settings.models),

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import http.client
 import json
 import os
 import signal
@@ -17,12 +18,13 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import httpx
 import psutil
 
 from gogh_core.errors import StackError
@@ -33,9 +35,10 @@ __all__ = [
     "Api",
     "Daemon",
     "api_url",
+    "ask",
     "environment",
     "leftovers",
-    "only_one",
+    "locked",
     "port_is_free",
     "prefect_command",
 ]
@@ -71,10 +74,7 @@ root: {level: WARNING, handlers: [console]}
 
 def api_url(settings: Settings) -> str:
     """The address of Prefect's API."""
-    if settings.prefect.url:
-        return settings.prefect.url.rstrip("/")
-    host = settings.prefect.host
-    return f"http://{'127.0.0.1' if host == '0.0.0.0' else host}:{settings.prefect.port}/api"  # noqa: S104
+    return settings.prefect.api_url
 
 
 def environment(settings: Settings) -> dict[str, str]:
@@ -101,13 +101,15 @@ def environment(settings: Settings) -> dict[str, str]:
         "DO_NOT_TRACK": "1",
         "PREFECT_CLI_PROMPT": "false",
         "PREFECT_CLI_COLORS": "false",
-        "PREFECT_WORKER_QUERY_SECONDS": "1",
-        "PREFECT_WORKER_PREFETCH_SECONDS": "3",
+        # Each poll of a worker writes to Prefect's database. Scheduled runs are fetched ahead, so
+        # only a run asked for by hand waits for the next one.
+        "PREFECT_WORKER_QUERY_SECONDS": "3",
+        "PREFECT_WORKER_PREFETCH_SECONDS": "10",
         "PREFECT_SERVER_DATABASE_TIMEOUT": "30",
         "PREFECT_SERVER_SERVICES_SCHEDULER_LOOP_SECONDS": "20",
         "PREFECT_CLIENT_RETRY_EXTRA_CODES": "502,503,504",
         "PREFECT_CLIENT_MAX_RETRIES": "8",
-        # A run that stops beating is marked as crashed by the automation of `gogh up`.
+        # A run that stops beating is marked as crashed by `gogh watch`.
         "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": str(HEARTBEAT_S),
         "PYTHONUNBUFFERED": "1",
     }
@@ -227,49 +229,80 @@ def leftovers(home: Path, *, end: bool) -> list[int]:
     return [process.pid for process in found]
 
 
-class Api:
-    """Prefect's API, with patience: its SQLite database is sometimes locked for a moment."""
+# Straight to the server, whatever proxy the shell names. Not httpx: its import takes longer than
+# all that `gogh status` asks of the server.
+_DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
-    def __init__(self, settings: Settings, *, patience_s: float = 60.0) -> None:
-        headers = {}
+
+def ask(
+    url: str,
+    *,
+    timeout_s: float,
+    method: str = "GET",
+    body: Any = None,
+    headers: Mapping[str, str] | None = None,
+) -> tuple[int, bytes]:
+    """Status and body of one HTTP request; OSError where no answer comes."""
+    data = None if body is None else json.dumps(body).encode()
+    sent = {"Content-Type": "application/json", **(headers or {})}
+    request = urllib.request.Request(url, data, sent, method=method)  # noqa: S310
+    try:
+        with _DIRECT.open(request, timeout=timeout_s) as answer:
+            return int(answer.status), bytes(answer.read())
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read()
+    except http.client.HTTPException as error:
+        raise ConnectionError(str(error)) from error
+
+
+class Api:
+    """Prefect's API, with patience while it starts or is busy."""
+
+    def __init__(
+        self, settings: Settings, *, patience_s: float = 60.0, timeout_s: float = 30.0
+    ) -> None:
+        self._headers = {}
         if settings.prefect.auth is not None:
             raw = settings.prefect.auth.get_secret_value().encode()
-            headers["Authorization"] = "Basic " + base64.b64encode(raw).decode()
+            self._headers["Authorization"] = "Basic " + base64.b64encode(raw).decode()
         self.url = api_url(settings)
         self._patience_s = patience_s
-        self._client = httpx.Client(
-            base_url=self.url, headers=headers, timeout=30.0, trust_env=False
-        )
+        self._timeout_s = timeout_s
 
     def call(self, method: str, path: str, body: Any = None, *, missing_ok: bool = False) -> Any:
         """One request; None for 404 where that is an answer; our error for the rest."""
         until = time.monotonic() + self._patience_s
         while True:
             try:
-                answer = self._client.request(method, path, json=body)
-                fault = f"{answer.status_code} {answer.text[:300]}"
-            except httpx.TransportError as error:
-                answer, fault = None, f"no answer ({type(error).__name__})"
-            if answer is not None and answer.status_code not in _BUSY:
+                status, content = self._ask(method, path, body, self._timeout_s)
+                fault = f"{status} {content[:300].decode(errors='replace')}"
+            except OSError as error:
+                status, content, fault = 0, b"", f"no answer ({type(error).__name__})"
+            if status and status not in _BUSY:
                 break
             if time.monotonic() > until:
                 raise StackError(fault, where=self.url, todo="is it up? `gogh up` starts it")
             time.sleep(0.5)
-        if answer.status_code == 404 and missing_ok:
+        if status == 404 and missing_ok:
             return None
-        if answer.status_code == 401:
+        if status == 401:
             raise StackError(
                 "it wants a user and password", where=self.url, todo="set GOGH_PREFECT__AUTH"
             )
-        if answer.status_code >= 400:
+        if status >= 400:
             raise StackError(fault, where=f"{self.url}{path}")
-        return answer.json() if answer.content else None
+        return json.loads(content) if content else None
+
+    def _ask(self, method: str, path: str, body: Any, timeout_s: float) -> tuple[int, bytes]:
+        url, headers = f"{self.url}{path}", self._headers
+        return ask(url, method=method, body=body, headers=headers, timeout_s=timeout_s)
 
     def healthy(self) -> bool:
         """Whether the server answers now."""
         try:
-            return self._client.get("/health", timeout=5.0).status_code == 200
-        except httpx.TransportError:
+            return self._ask("GET", "/health", None, 5.0)[0] == 200
+        except OSError:
             return False
 
     def deployment(self, name: str) -> dict[str, Any]:
@@ -279,10 +312,13 @@ class Api:
             raise StackError(f"no deployment {name}", where=self.url, todo="run `gogh up`")
         return dict(found)
 
-    def run(self, deployment: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
-        """Ask for a run of a deployment; its record is given back at once."""
+    def run(
+        self, deployment: str, parameters: Mapping[str, Any], *, key: str | None = None
+    ) -> dict[str, Any]:
+        """Ask for a run of a deployment; its record is given back at once. One run for a key."""
         ident = self.deployment(deployment)["id"]
         body = {"parameters": dict(parameters), "enforce_parameter_schema": True}
+        body |= {"idempotency_key": key} if key else {}
         return dict(self.call("POST", f"/deployments/{ident}/create_flow_run", body))
 
     def wait(self, run_id: str, *, timeout_s: float) -> dict[str, Any]:
@@ -303,12 +339,12 @@ class Api:
 
 
 @contextlib.contextmanager
-def only_one(home: Path) -> Iterator[None]:
-    """Keep a second `gogh up` or `gogh down` of the same home waiting."""
+def locked(path: Path) -> Iterator[None]:
+    """One process at a time; others wait, and a killed one lets go."""
     import fcntl
 
-    (home / "run").mkdir(parents=True, exist_ok=True)
-    with (home / "run" / "lock").open("w") as lock:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 

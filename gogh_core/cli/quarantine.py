@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from gogh_core import settings as all_settings
-from gogh_core.cli.common import AsJson, echo_json
+from gogh_core.cli.common import AsJson, cluster_time, echo_json, open_store
 from gogh_core.errors import InvalidInput
 
 __all__ = ["register"]
@@ -86,7 +86,6 @@ def readmit_rows(
     as_json: AsJson = False,
 ) -> None:
     """Run the contract again on rows, repaired or not, and take those that now hold it."""
-    from gogh_core.store import Store
     from gogh_core.telemetry import readmit
 
     repaired: dict[str, str] = {}
@@ -95,9 +94,9 @@ def readmit_rows(
         if not equals:
             raise InvalidInput(f"{entry!r} is not column=value", where="--set")
         repaired[key.strip()] = value.strip()
-    settings = all_settings.load()
-    store = Store(settings)
-    done = readmit(store, settings, ids or [], source=source, now=store.clock(), repaired=repaired)
+    settings, store = open_store()
+    now = cluster_time(settings, store)
+    done = readmit(store, settings, ids or [], source=source, now=now, repaired=repaired)
     if as_json:
         echo_json({"readmitted": done.readmitted, "still_held": done.still_held})
     else:
@@ -110,11 +109,10 @@ def readmit_rows(
 
 def drop_rows(ids: _Ids = None, source: _Source = None, as_json: AsJson = False) -> None:
     """Settle rows without using them; they stay in the quarantine as dropped."""
-    from gogh_core.store import Store
     from gogh_core.telemetry import drop
 
-    store = Store(all_settings.load())
-    count = drop(store, ids or [], source=source, now=store.clock())
+    settings, store = open_store()
+    count = drop(store, ids or [], source=source, now=cluster_time(settings, store))
     if as_json:
         echo_json({"dropped": count})
     else:

@@ -42,6 +42,9 @@ def simulate(
         float, typer.Option(min=0, max=1, help="Promised share of the usual throughput.")
     ] = 0.5,
     gap: Annotated[float, typer.Option(min=0, max=1, help="Asked gap of each plan.")] = 0.01,
+    max_hours: Annotated[
+        float, typer.Option(min=0.01, help="Stop after so many hours of the trace's time.")
+    ] = 1440.0,
     seed: Annotated[int, typer.Option(help="Seed for classes that a trace does not name.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
 ) -> None:
@@ -69,6 +72,7 @@ def simulate(
                 promise=promise,
                 gap=gap,
                 seed=seed,
+                max_hours=max_hours,
                 report=_progress(name) if sys.stderr.isatty() else None,
             )
         )
@@ -78,7 +82,7 @@ def simulate(
         raw = [report.to_dict() for report in reports]
         typer.echo(json.dumps(raw if policy == "all" else raw[0], indent=2))
         return
-    typer.echo(_table(reports))
+    typer.echo(_table(reports, max_hours))
 
 
 def _progress(name: str) -> Callable[[float, int], None]:
@@ -88,29 +92,34 @@ def _progress(name: str) -> Callable[[float, int], None]:
     return show
 
 
-def _table(reports: list[ReplayReport]) -> str:
-    """One column for each policy."""
+def _table(reports: list[ReplayReport], max_hours: float) -> str:
+    """One column for each policy, and what it does not say."""
     lines = [("", *(report.policy for report in reports))]
     rows: tuple[tuple[str, Callable[[ReplayReport], str]], ...] = (
         ("jobs", lambda r: f"{r.finished} of {r.jobs}"),
         ("left out", lambda r: f"{r.left_out}"),
+        ("simulated", lambda r: f"{r.simulated_s / 3600:.4g} of {max_hours:g} h"),
         ("energy", lambda r: f"{r.energy_j / 3.6e6:.2f} kWh"),
         ("mean draw", lambda r: f"{r.mean_watts:.0f} W"),
-        ("promise kept", lambda r: f"{r.slo_attainment:.1%}"),
-        ("JCT mean", lambda r: f"{r.jct_mean_s / 3600:.2f} h"),
-        ("JCT p95", lambda r: f"{r.jct_p95_s / 3600:.2f} h"),
-        ("queueing mean", lambda r: f"{r.queueing_mean_s / 3600:.2f} h"),
-        ("queueing p95", lambda r: f"{r.queueing_p95_s / 3600:.2f} h"),
+        ("promise kept", lambda r: "-" if r.slo_attainment is None else f"{r.slo_attainment:.1%}"),
+        ("JCT mean", lambda r: _hours(r.jct_mean_s)),
+        ("JCT p95", lambda r: _hours(r.jct_p95_s)),
+        ("queueing mean", lambda r: _hours(r.queueing_mean_s)),
+        ("queueing p95", lambda r: _hours(r.queueing_p95_s)),
         ("utilisation", lambda r: f"{r.utilisation:.1%}"),
-        ("makespan", lambda r: f"{r.makespan_s / 3600:.2f} h"),
+        ("makespan", lambda r: _hours(r.makespan_s)),
         ("moves", lambda r: f"{r.moves}"),
     )
     lines += [(label, *(show(report) for report in reports)) for label, show in rows]
-    text = "\n".join(
-        f"{line[0]:14}" + "".join(f"{cell:>14}" for cell in line[1:]) for line in lines
-    )
+    text = [f"{line[0]:14}" + "".join(f"{cell:>18}" for cell in line[1:]) for line in lines]
+    text += [f"{r.policy} {r.note}; --max-hours sets the limit" for r in reports if r.note]
     drawn = max(report.drawn_classes for report in reports)
-    return text + (f"\n{drawn} jobs had no class in the trace: drawn at random" if drawn else "")
+    text += [f"{drawn} jobs had no class in the trace: drawn at random"] if drawn else []
+    return "\n".join(text)
+
+
+def _hours(seconds: float | None) -> str:
+    return "-" if seconds is None else f"{seconds / 3600:.2f} h"
 
 
 def fault(

@@ -1,4 +1,4 @@
-"""`gogh up` and `gogh down`: server, pool, deployments, workers, metrics and the cluster.
+"""`gogh up` and `gogh down`: server, pool, deployments, workers, watch, metrics and the cluster.
 
 Both are safe to call twice: `up` starts what does not run, `down` ends what `up` started and
 nothing else. Everything they keep is below `home`.
@@ -14,19 +14,20 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from gogh_core.cli.prefect_server import (
-    HEARTBEAT_S,
     Api,
     Daemon,
     api_url,
+    ask,
     environment,
     leftovers,
-    only_one,
+    locked,
     port_is_free,
     prefect_command,
 )
@@ -39,13 +40,17 @@ if TYPE_CHECKING:
 __all__ = [
     "bring_down",
     "bring_up",
-    "crash_when_silent",
+    "first_cycle",
+    "next_cycle",
     "register",
     "rendered_deployments",
     "replan_via_server",
+    "start_watch",
 ]
 
 _READY_S = 300.0
+_CYCLE = "reallocation/reallocation"
+_OLD_AUTOMATIONS = ("gogh-crash-silent-runs", "gogh-crash-runs-that-never-began")
 _JSON = Annotated[bool, typer.Option("--json", help="As JSON.")]
 _CONFIG = Annotated[Path | None, typer.Option(help="Another gogh.toml.")]
 Say = Callable[[str], None]
@@ -72,6 +77,12 @@ def up(
     for name, address in done["addresses"].items():
         typer.echo(f"{name:<8} {address}")
     typer.echo(f"ready: {done['deployments']} deployments, {done['workers']} worker(s)")
+    if done["next_cycle"] is None:
+        typer.echo("cycle: the schedule is paused; the UI resumes it")
+        return
+    first = "runs now" if done["first_run"] else "was begun already"
+    at = datetime.fromisoformat(done["next_cycle"])
+    typer.echo(f"cycle: this window's {first}, the next one comes at {at:%H:%M:%S} UTC")
 
 
 def down(as_json: _JSON = False, config: _CONFIG = None) -> None:
@@ -102,15 +113,16 @@ def replan_via_server(settings: Settings, request: Request, *, wait_s: float) ->
         "name": record["name"],
         "state": record["state_type"].lower(),
         "message": record["state"]["message"],
-        "ui": f"{api.url.removesuffix('/api')}/runs/flow-run/{record['id']}",
+        "ui": settings.prefect.run_page(record["id"]),
     }
 
 
 def bring_up(settings: Settings, *, workers: int = 1, say: Say = print) -> dict[str, Any]:
     """Start what does not run yet, and wait until all of it is ready."""
+    from gogh_core.store import now_utc
+
     home = settings.home.absolute()
-    home.mkdir(parents=True, exist_ok=True)
-    with only_one(home):
+    with locked(home / "run" / "lock"):
         env = environment(settings)
         cluster = _prepare_cluster(settings)
         say(f"cluster: {cluster}")
@@ -122,13 +134,56 @@ def bring_up(settings: Settings, *, workers: int = 1, say: Say = print) -> dict[
         _pool(settings, api)
         deployments = 0
         if settings.prefect.url is None:
-            deployments = _deploy(settings, env, say)
-            _crash_silent_runs(api)
+            deployments = _deploy(settings, api, env, say)
+            start_watch(settings, env, say)
         names = _workers(settings, api, env, workers, say)
         addresses = {"ui": api.url.removesuffix("/api"), "api": api.url, "cluster": cluster}
         if settings.prefect.metrics_port is not None:
             addresses["metrics"] = _metrics(settings, env, say)
-        return {"addresses": addresses, "deployments": deployments, "workers": len(names)}
+        upcoming = next_cycle(api, now_utc())
+        first = None
+        if settings.prefect.url is None and upcoming is not None:
+            first = first_cycle(settings, api, now_utc())
+    return {
+        "addresses": addresses,
+        "deployments": deployments,
+        "workers": len(names),
+        "first_run": first,
+        "next_cycle": upcoming.isoformat() if upcoming else None,
+    }
+
+
+def first_cycle(settings: Settings, api: Api, now: datetime) -> str | None:
+    """Let the window that is now be planned, unless its cycle was begun; the run's id.
+
+    The run has the window's key, as the schedule's has: whichever comes second does nothing.
+    """
+    from gogh_core.domain import Cycle
+
+    cycle = Cycle.at(now, settings.cycle.window_s)
+    due = {"after_": cycle.window_start.isoformat(), "before_": now.isoformat()}
+    body = {
+        "flows": {"name": {"any_": ["reallocation"]}},
+        "flow_runs": {"expected_start_time": due},
+        "limit": 1,
+    }
+    if api.call("POST", "/flow_runs/filter", body):
+        return None
+    window = {"window": cycle.window_start.isoformat()}
+    return str(api.run(_CYCLE, window, key=f"gogh up {cycle.id}")["id"])
+
+
+def next_cycle(api: Api, now: datetime) -> datetime | None:
+    """When the schedule plans the next window; None while it is paused."""
+    deployment = api.deployment(_CYCLE)
+    times = []
+    for entry in deployment["schedules"]:
+        every_s = entry["schedule"].get("interval")
+        if every_s and entry["active"] and not deployment["paused"]:
+            anchor = datetime.fromisoformat(entry["schedule"]["anchor_date"])
+            passed = (now - anchor) // timedelta(seconds=every_s)
+            times.append(anchor + timedelta(seconds=every_s * (passed + 1)))
+    return min(times, default=None)
 
 
 def bring_down(settings: Settings) -> list[str]:
@@ -136,7 +191,7 @@ def bring_down(settings: Settings) -> list[str]:
     home = settings.home.absolute()
     if not (home / "run").exists():
         return []
-    with only_one(home):
+    with locked(home / "run" / "lock"):
         records = sorted(path.stem for path in (home / "run").glob("*.json"))
         order = sorted(records, key=lambda name: (name == "server", name))
         ended = [name for name in order if Daemon(name, home).stop()]
@@ -168,7 +223,10 @@ def _server(settings: Settings, api: Api, env: dict[str, str], say: Say) -> None
             where="gogh up",
             todo="set GOGH_PREFECT__PORT to a free one",
         )
-    command = prefect_command("server", "start", "--host", chosen.host, "--port", str(chosen.port))
+    command = [
+        sys.executable, "-m", "flows.server", "server", "start",
+        "--host", chosen.host, "--port", str(chosen.port),
+    ]  # fmt: skip
     if daemon.start(command, env):
         say(f"server: starting at {api_url(settings)}")
     _until(api.healthy, daemon, "the server")
@@ -189,42 +247,6 @@ def _pool(settings: Settings, api: Api) -> None:
     if api.call("GET", f"/work_pools/{name}", missing_ok=True) is None:
         body = {"name": name, "type": "process", "description": "Where GOGH's flows run."}
         api.call("POST", "/work_pools/", body)
-
-
-def _crash_silent_runs(api: Api) -> None:
-    """Automations: a run whose process was killed says nothing more and is marked as crashed."""
-    for name, after, within_s in (
-        ("gogh-crash-silent-runs", "heartbeat", 3 * HEARTBEAT_S),
-        ("gogh-crash-runs-that-never-began", "Pending", 10 * HEARTBEAT_S),
-    ):
-        if not api.call("POST", "/automations/filter", {"automations": {"name": {"any_": [name]}}}):
-            api.call("POST", "/automations/", crash_when_silent(name, after, within_s))
-
-
-def crash_when_silent(
-    name: str, after: str, within_s: float, runs: str = "prefect.flow-run.*"
-) -> dict[str, Any]:
-    """An automation: runs that say nothing for so long after this event are marked as crashed."""
-    ends = ["Completed", "Failed", "Crashed", "Cancelled", "Paused", "Suspended"]
-    signs = ["heartbeat", "Running", "Scheduled", "AwaitingRetry", "Late", *ends]
-    trigger = {
-        "type": "event",
-        "posture": "Proactive",
-        "match": {"prefect.resource.id": [runs]},
-        "for_each": ["prefect.resource.id"],
-        "after": [f"prefect.flow-run.{after}"],
-        "expect": [f"prefect.flow-run.{sign}" for sign in signs],
-        "threshold": 1,
-        "within": within_s,
-    }
-    action = {
-        "type": "change-flow-run-state",
-        "state": "CRASHED",
-        "message": "To do: nothing, the next cycle goes on. Why: its process ended without a word",
-    }
-    about = "Runs whose process was killed."
-    automation = {"name": name, "description": about, "enabled": True}
-    return automation | {"trigger": trigger, "actions": [action]}
 
 
 def _deployments_file() -> Path:
@@ -261,7 +283,7 @@ def rendered_deployments(settings: Settings, text: str) -> dict[str, Any]:
     return raw
 
 
-def _deploy(settings: Settings, env: dict[str, str], say: Say) -> int:
+def _deploy(settings: Settings, api: Api, env: dict[str, str], say: Say) -> int:
     """Apply prefect.yaml; once more only when it or the settings changed."""
     import yaml
 
@@ -291,10 +313,29 @@ def _deploy(settings: Settings, env: dict[str, str], say: Say) -> int:
             check=False,
         )
         if done.returncode == 0:
+            _retire(api, {entry["name"] for entry in rendered["deployments"]})
             stamp.write_text(digest, encoding="utf-8")
             return count
         fault = " ".join((done.stdout + done.stderr).split())[-600:]
     raise StackError(f"deployments could not be made: {fault}", where=str(source))
+
+
+def _retire(api: Api, names: set[str]) -> None:
+    """Take away deployments and automations that an older GOGH made."""
+    ours = {"deployments": {"tags": {"all_": ["gogh"]}}}
+    for deployment in api.call("POST", "/deployments/filter", ours):
+        if deployment["name"] not in names:
+            api.call("DELETE", f"/deployments/{deployment['id']}")
+    old = {"automations": {"name": {"any_": list(_OLD_AUTOMATIONS)}}}
+    for automation in api.call("POST", "/automations/filter", old):
+        api.call("DELETE", f"/automations/{automation['id']}")
+
+
+def start_watch(settings: Settings, env: dict[str, str], say: Say) -> None:
+    """Start `gogh watch` unless it runs."""
+    command = [sys.executable, "-m", "gogh_core.cli", "watch"]
+    if Daemon("watch", settings.home.absolute()).start(command, env):
+        say("watch: looks for what cannot wait")
 
 
 def _workers(settings: Settings, api: Api, env: dict[str, str], count: int, say: Say) -> list[str]:
@@ -320,8 +361,6 @@ def _online(api: Api, pool: str) -> set[str]:
 
 
 def _metrics(settings: Settings, env: dict[str, str], say: Say) -> str:
-    import httpx
-
     port = settings.prefect.metrics_port
     address = f"http://{settings.prefect.host}:{port}/metrics"
     daemon = Daemon("metrics", settings.home.absolute())
@@ -334,8 +373,8 @@ def _metrics(settings: Settings, env: dict[str, str], say: Say) -> str:
 
     def ready() -> bool:
         try:
-            return httpx.get(address, timeout=10.0, trust_env=False).status_code == 200
-        except httpx.TransportError:
+            return ask(address, timeout_s=10.0)[0] == 200
+        except OSError:
             return False
 
     _until(ready, daemon, "the metrics endpoint")

@@ -35,8 +35,9 @@ def ingest(
     settings = all_settings.load()
     store = Store(settings)
     store.migrate()
-    state = open_manager(settings, store).state() if records else None
-    moment = in_utc(now) if now else (state.at if state else store.clock())
+    manager = open_manager(settings, store)
+    state = manager.state() if records else None
+    moment = in_utc(now) if now else manager.clock()
     tell = (lambda _: None) if as_json else (lambda text: typer.echo(text, err=True))
     report = take_in(store, settings, now=moment, state=state, tell=tell)
     if as_json:

@@ -10,14 +10,24 @@ from gogh_core.cluster.approvals import (
     pause,
     paused,
     resume,
+    show_form,
 )
 from gogh_core.cluster.execution import ExecutionReport, carry_out
 from gogh_core.cluster.guards import effective_mode, needs_approval
-from gogh_core.cluster.journal import ActionRecord, basis_of, executions
+from gogh_core.cluster.journal import ActionRecord, basis_of, disruptions, executions
 from gogh_core.cluster.manager import Capabilities, ClusterManager, PlanTaker, open_manager
 from gogh_core.cluster.slurm import SlurmManager, submit, write_comment
 from gogh_core.cluster.statefile import state_from_dict, state_to_dict
-from gogh_core.cluster.status import Difference, Status, advice, differences, status_of, stored_plan
+from gogh_core.cluster.status import (
+    Difference,
+    Status,
+    advice,
+    differences,
+    nothing_to_send,
+    plan_to_send,
+    status_of,
+    stored_plan,
+)
 
 __all__ = [
     "ActionRecord",
@@ -38,13 +48,17 @@ __all__ = [
     "carry_out",
     "decide",
     "differences",
+    "disruptions",
     "effective_mode",
     "executions",
     "needs_approval",
+    "nothing_to_send",
     "open_manager",
     "pause",
     "paused",
+    "plan_to_send",
     "resume",
+    "show_form",
     "state_from_dict",
     "state_to_dict",
     "status_of",

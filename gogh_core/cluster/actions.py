@@ -2,9 +2,10 @@
 
 `actions_of` compares the plan with the state it was made for: jobs that wait there are placed,
 moves and stops are taken over, servers are switched. An action that takes GPUs depends on those
-that free them; a server is switched off after everything has left it. A circle of moves (two full
-servers that swap jobs) is opened by holding one job of it first and placing it last.
-`order` sorts by dependencies, then by the plan's own steps.
+that free them; a server is switched off after everything has left it. Moves that wait for each
+other (two full servers that swap jobs) are opened by the plan, which says which job is held first
+and placed last; a plan that leaves such a cycle closed is refused. Actions are sorted by
+dependencies, then by the plan's own steps.
 """
 
 from __future__ import annotations
@@ -14,10 +15,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from graphlib import CycleError, TopologicalSorter
 from typing import Any, Self
 
 from gogh_core.cluster.manager import Capabilities
-from gogh_core.domain import ClusterState, JobStatus, Mode, Placement, Plan, Slot
+from gogh_core.domain import ClusterState, JobStatus, Mode, Move, Placement, Plan, Slot
+from gogh_core.errors import InvalidPlan
 
 __all__ = ["Action", "Kind", "actions_of", "job_slots", "not_capable"]
 
@@ -144,7 +147,10 @@ def not_capable(plan: Plan, capabilities: Capabilities) -> tuple[str, ...]:
 
 
 def actions_of(plan: Plan, basis: ClusterState, capabilities: Capabilities) -> tuple[Action, ...]:
-    """The plan's actions in an order that respects what each of them waits for."""
+    """The plan's actions in an order that respects what each of them waits for.
+
+    Raises InvalidPlan where moves wait for each other and the plan holds none of them.
+    """
     jobs = {status.job.id: status for status in basis.jobs}
     placed = job_slots(plan.placements)
     mates: dict[str, set[str]] = defaultdict(set)
@@ -166,19 +172,8 @@ def actions_of(plan: Plan, basis: ClusterState, capabilities: Capabilities) -> t
         )
     for move in plan.moves:
         limit = placed[move.job].power_limit_w if move.job in placed else None
-        actions.append(
-            Action(
-                f"move:{move.job}",
-                Kind.MOVE,
-                move.step,
-                job=move.job,
-                slots=move.target,
-                source=move.source,
-                partners=partners.get(move.job, ()),
-                power_limit_w=limit if capabilities.sets_power_limits else None,
-                reason=move.reason,
-            )
-        )
+        limit = limit if capabilities.sets_power_limits else None
+        actions.extend(_moving(move, partners.get(move.job, ()), limit))
     last = max((action.step for action in actions), default=0)
     for job, placement in placed.items():
         if job in moved:
@@ -195,7 +190,29 @@ def actions_of(plan: Plan, basis: ClusterState, capabilities: Capabilities) -> t
                 )
             )
     spread = frozenset(job for job, status in jobs.items() if status.job.mode is Mode.SPREAD)
-    return _ordered(_opened(_linked(actions, spread)))
+    return _ordered(_linked(actions, spread), plan.id)
+
+
+def _moving(move: Move, partners: tuple[str, ...], power_limit_w: float | None) -> list[Action]:
+    """A move is one action; that of a held job is two, so that others can come in between."""
+    going = Action(
+        f"move:{move.job}",
+        Kind.MOVE,
+        move.step,
+        job=move.job,
+        slots=move.target,
+        source=move.source,
+        partners=partners,
+        power_limit_w=power_limit_w,
+        reason=move.reason,
+    )
+    if not move.held:
+        return [going]
+    hold = Action(
+        f"hold:{move.job}", Kind.HOLD, 0, job=move.job, source=move.source, reason=move.reason
+    )
+    place = replace(going, id=f"place:{move.job}", kind=Kind.PLACE, source=(), needs=(hold.id,))
+    return [hold, place]
 
 
 def _placing(
@@ -297,71 +314,18 @@ def _needs(
     return tuple(sorted(needs))
 
 
-def _opened(actions: Sequence[Action]) -> list[Action]:
-    """The same actions without circles: one job of each circle is held first, placed last."""
-    result = {action.id: action for action in actions}
-    while circle := _circle(result):
-        chosen = min(circle, key=lambda action: (action.step, action.id))
-        hold = Action(
-            f"hold:{chosen.job}",
-            Kind.HOLD,
-            chosen.step,
-            job=chosen.job,
-            source=chosen.source,
-            reason=f"makes room: {len(circle)} moves wait for each other",
-        )
-        place = replace(
-            chosen, id=f"place:{chosen.job}", kind=Kind.PLACE, source=(), needs=(*chosen.needs,)
-        )
-        del result[chosen.id]
-        for other in list(result.values()):
-            if chosen.id in other.needs:
-                needs = tuple(hold.id if need == chosen.id else need for need in other.needs)
-                result[other.id] = replace(other, needs=needs)
-        result[hold.id] = hold
-        result[place.id] = replace(place, needs=tuple(sorted({*place.needs, hold.id})))
-    return list(result.values())
-
-
-def _circle(actions: Mapping[str, Action]) -> list[Action]:
-    """One circle of dependencies, or nothing."""
-    done: set[str] = set()
-    for start in actions:
-        path: list[str] = []
-        on_path: set[str] = set()
-        stack: list[tuple[str, int]] = [(start, 0)]
-        while stack:
-            name, index = stack.pop()
-            if index == 0:
-                if name in done:
-                    continue
-                path.append(name)
-                on_path.add(name)
-            needs = [need for need in actions[name].needs if need in actions]
-            if index < len(needs):
-                stack.append((name, index + 1))
-                if needs[index] in on_path:
-                    return [actions[member] for member in path[path.index(needs[index]) :]]
-                stack.append((needs[index], 0))
-            else:
-                done.add(name)
-                path.pop()
-                on_path.discard(name)
-    return []
-
-
-def _ordered(actions: Sequence[Action]) -> tuple[Action, ...]:
+def _ordered(actions: Sequence[Action], plan_id: str) -> tuple[Action, ...]:
     """By depth of dependencies, then the plan's steps, then identity."""
     by_id = {action.id: action for action in actions}
+    needs = {name: [n for n in action.needs if n in by_id] for name, action in by_id.items()}
     depth: dict[str, int] = {}
-    for start in sorted(by_id):
-        stack = [start]
-        while stack:
-            name = stack[-1]
-            missing = [n for n in by_id[name].needs if n in by_id and n not in depth]
-            if missing:
-                stack.extend(missing)
-                continue
-            stack.pop()
-            depth[name] = 1 + max((depth[n] for n in by_id[name].needs if n in by_id), default=-1)
+    try:
+        for name in TopologicalSorter(needs).static_order():
+            depth[name] = 1 + max((depth[n] for n in needs[name]), default=-1)
+    except CycleError as error:
+        names = ", ".join(sorted({by_id[name].job or name for name in error.args[1]}))
+        raise InvalidPlan(
+            [f"{names} wait for each other, and the plan holds none of them"],
+            where=f"plan {plan_id}",
+        ) from None
     return tuple(sorted(actions, key=lambda action: (depth[action.id], action.step, action.id)))

@@ -26,7 +26,7 @@ from gogh_core.cluster.journal import ActionRecord, ActionState, Journal
 from gogh_core.cluster.manager import ClusterManager, PlanTaker
 from gogh_core.cluster.running import Run, patiently
 from gogh_core.domain import ClusterState, Plan
-from gogh_core.errors import ClusterError, ClusterUnavailable
+from gogh_core.errors import ClusterError, ClusterUnavailable, InvalidPlan
 from gogh_core.settings import Settings
 from gogh_core.store import Store
 
@@ -104,10 +104,12 @@ def carry_out(
     settings: Settings,
     cycle_id: str,
     now: datetime,
+    ask: tuple[str, ...] = (),
     sleep: Callable[[float], None] = time.sleep,
 ) -> ExecutionReport:
     """Carry the plan out, made for `basis`; `now` is the cluster's time at the call.
 
+    `ask` has reasons to ask a person first, beside those of the guards.
     What the cluster refuses, or what no longer fits, is in the report and the journal; an error is
     raised only where the store itself fails.
     """
@@ -118,7 +120,7 @@ def carry_out(
 
     with _alone(settings):
         journal = Journal(store, plan.id, cycle_id, manager.name, clock)
-        task = _Task(plan, basis, journal, manager, store, settings, now, sleep)
+        task = _Task(plan, basis, journal, manager, store, settings, now, ask, sleep)
         state, detail = _refused(task) or _proceed(task)
         journal.mark(state, detail, basis=basis)
         records = journal.records()
@@ -144,6 +146,7 @@ class _Task:
     store: Store
     settings: Settings
     now: datetime
+    ask: tuple[str, ...]
     sleep: Callable[[float], None]
 
 
@@ -156,6 +159,8 @@ def _refused(task: _Task) -> Outcome | None:
     outcome: Outcome | None = None
     if before is not None and before.state in _FINAL:
         outcome = (cast(ExecutionState, before.state), before.detail)
+    elif task.journal.newer is not None:
+        outcome = ("superseded", f"the newer plan {task.journal.newer} runs")
     elif task.plan.status == "infeasible":
         outcome = ("rejected", "the plan is infeasible: " + "; ".join(task.plan.notes))
     elif effective_mode(task.settings, task.manager) == "advise":
@@ -172,7 +177,7 @@ def _refused(task: _Task) -> Outcome | None:
 
 def _unapproved(task: _Task) -> Outcome | None:
     """A plan over the guards' thresholds, or that was asked about, waits for a person's word."""
-    reasons = needs_approval(task.plan, task.settings.guards)
+    reasons = (*task.ask, *needs_approval(task.plan, task.basis, task.settings.guards))
     if reasons:
         ask_approval(task.store, task.plan.id, reasons, task.now)
     timeout_s = task.settings.guards.approval_timeout_s
@@ -181,7 +186,8 @@ def _unapproved(task: _Task) -> Outcome | None:
         return None
     if word.decision == "asked":
         return "waiting", f"waits for approval: {word.why}"
-    return "rejected", f"{word.decision} by {word.who}: {word.why}"
+    said = f"{word.decision} by {word.who}: {word.why}"
+    return ("superseded" if word.decision == "superseded" else "rejected"), said
 
 
 def _proceed(task: _Task) -> Outcome:
@@ -207,8 +213,11 @@ def _proceed(task: _Task) -> Outcome:
 def _begin(task: _Task, current: ClusterState) -> str | None:
     """Write the journal's first page; with the reason when the plan no longer fits at all."""
     capabilities = task.manager.capabilities
-    actions = actions_of(task.plan, task.basis, capabilities)
-    skipped = guarded(actions, current, task.settings.guards, task.now)
+    try:
+        actions = actions_of(task.plan, task.basis, capabilities)
+    except InvalidPlan as error:
+        return str(error)
+    skipped = guarded(actions, current, task.settings.guards)
     stale = _stale(actions, Now(current, capabilities), skipped)
     why = None
     if len(stale) > task.settings.guards.max_stale_share * len(actions):
@@ -218,7 +227,8 @@ def _begin(task: _Task, current: ClusterState) -> str | None:
     rest = {}
     if why is not None:
         rest = {action.id: f"the plan was abandoned: {why}" for action in actions}
-    task.journal.begin(actions, {**rest, **stale, **skipped}, task.basis)
+    skipped = {**rest, **stale, **skipped}
+    task.journal.begin(actions, skipped, task.basis, abandoned=why is not None)
     return why
 
 
@@ -228,7 +238,7 @@ def _stale(actions: tuple[Action, ...], now: Now, skipped: dict[str, str]) -> di
     leaving = frozenset(a.job for a in going if a.job and a.kind in (Kind.MOVE, Kind.HOLD))
     starting = frozenset(a.server for a in going if a.server and a.kind is Kind.ON)
     stale: dict[str, str] = {}
-    # The second half of an opened circle is looked at when its first half is done.
+    # The second half of a held job's move is looked at when its first half is done.
     held = {action.job for action in going if action.kind is Kind.HOLD}
     for action in going:
         if action.kind is Kind.PLACE and action.job in held:
@@ -262,7 +272,8 @@ def _alone(settings: Settings) -> Iterator[None]:
     path = settings.home / "carry-out.lock"
     path.parent.mkdir(parents=True, exist_ok=True)
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    deadline = time.monotonic() + settings.store.lock_timeout_s
+    # Whoever carries a plan out is done within a cycle's time.
+    deadline = time.monotonic() + max(settings.store.lock_timeout_s, settings.cycle.budget_s)
     try:
         while True:
             try:

@@ -13,6 +13,8 @@ import json
 import os
 import re
 import tempfile
+from collections.abc import Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,7 @@ from gogh_core.cluster.webhook import post, read_answer
 from gogh_core.domain import ClusterState, Plan, Slot
 from gogh_core.errors import ActionFailed, ClusterUnavailable, InvalidInput
 from gogh_core.settings import Settings
+from gogh_core.store import now_utc
 
 __all__ = ["FilesManager", "write_whole"]
 
@@ -69,6 +72,17 @@ class FilesManager:
             ) from error
         except (OSError, ValueError, InvalidInput) as error:
             raise ClusterUnavailable(f"cannot be read: {error}", where=str(path)) from error
+
+    def refused(self) -> Mapping[str, str]:
+        """None: a site writes down only what can be planned."""
+        return {}
+
+    def clock(self) -> datetime:
+        """The wall's; the site's file may be a while old."""
+        return now_utc()
+
+    def advance(self, seconds: float) -> None:
+        """Nothing: a site's time passes by itself."""
 
     def deliver(self, plan: Plan, *, key: str) -> str:
         """Hand a plan over; what the site said so far. The same plan is written once."""

@@ -10,12 +10,11 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from datetime import datetime
 from typing import Literal
 
 from gogh_core.cluster.actions import Action, Kind
 from gogh_core.cluster.manager import ClusterManager
-from gogh_core.domain import ClusterState, JobState, JobStatus, Plan
+from gogh_core.domain import ClusterState, JobState, Plan
 from gogh_core.settings import GuardSettings, Settings
 
 __all__ = ["effective_mode", "guarded", "needs_approval"]
@@ -32,64 +31,55 @@ def effective_mode(settings: Settings, manager: ClusterManager) -> Literal["advi
     return mode
 
 
-def needs_approval(plan: Plan, guards: GuardSettings) -> tuple[str, ...]:
-    """Why this plan waits for a person; empty when it does not."""
+def needs_approval(plan: Plan, basis: ClusterState, guards: GuardSettings) -> tuple[str, ...]:
+    """Why this plan, made for `basis`, waits for a person; empty when it does not."""
     reasons = []
     if guards.approve_moves is not None and len(plan.moves) > guards.approve_moves:
         reasons.append(f"{len(plan.moves)} moves, more than {guards.approve_moves}")
-    if guards.approve_stops is not None and len(plan.stops) > guards.approve_stops:
-        reasons.append(f"{len(plan.stops)} stops, more than {guards.approve_stops}")
+    running = sum(status.state in _THERE for status in basis.jobs)
+    few = max(guards.approve_stops, math.floor(guards.approve_stop_share * running))
+    if len(plan.stops) > few:
+        reasons.append(f"{len(plan.stops)} of {running} running jobs stop, more than {few}")
     return tuple(reasons)
 
 
 def guarded(
-    actions: Sequence[Action], state: ClusterState, guards: GuardSettings, now: datetime
+    actions: Sequence[Action], state: ClusterState, guards: GuardSettings
 ) -> dict[str, str]:
-    """For each forbidden action, the reason; moves are allowed in the order of the actions."""
+    """For each forbidden action, the reason; moves are allowed before stops, in their order.
+
+    Whether a job may move at all is the plan's decision: only how much happens at once is checked.
+    """
     jobs = {status.job.id: status for status in state.jobs}
-    # A move that a circle split in two is one move, counted at its first half.
-    circle = {a.job for a in actions if a.kind is Kind.HOLD} & {
-        a.job for a in actions if a.kind is Kind.PLACE
-    }
+    # A job that is held and placed again is disturbed once, counted when it is held.
+    again = {a.job for a in actions if a.kind is Kind.PLACE}
     running = Counter(s.job.owner for s in state.jobs if s.state in _THERE)
-    moved: Counter[str] = Counter()
+    disturbed: Counter[str] = Counter()
     refused: dict[str, str] = {}
-    moves = switches = 0
-    for action in actions:
+    switches = 0
+    for action in sorted(actions, key=lambda a: a.kind is Kind.HOLD and a.job not in again):
         if action.kind in (Kind.ON, Kind.OFF):
             if switches >= guards.max_switches:
                 refused[action.id] = f"guard: {guards.max_switches} servers switched per cycle"
             else:
                 switches += 1
             continue
-        is_move = action.kind is Kind.MOVE or (action.kind is Kind.HOLD and action.job in circle)
         status = jobs.get(action.job or "")
-        if not is_move or status is None or status.state not in _THERE:
+        if action.kind not in (Kind.MOVE, Kind.HOLD) or status is None:
+            continue
+        if status.state not in _THERE:
             continue
         owner = status.job.owner
-        reason = _young(status, guards, now)
-        if reason is None and moves >= guards.max_moves:
-            reason = f"guard: {guards.max_moves} moves per cycle"
-        if reason is None and moved[owner] >= math.floor(guards.max_owner_share * running[owner]):
-            share = f"{guards.max_owner_share:.0%}"
-            reason = f"guard: not more than {share} of {owner or 'an owner'}'s jobs move at once"
-        if reason is not None:
-            refused[action.id] = reason
-            if action.job in circle:
-                refused[f"place:{action.job}"] = reason
+        reason = None
+        if disturbed.total() >= guards.max_moves:
+            reason = f"guard: {guards.max_moves} moves and stops per cycle"
+        elif disturbed[owner] >= math.floor(guards.max_owner_share * running[owner]):
+            share, whose = f"{guards.max_owner_share:.0%}", owner or "an owner"
+            reason = f"guard: not more than {share} of {whose}'s jobs move or stop at once"
+        if reason is None:
+            disturbed[owner] += 1
             continue
-        moves += 1
-        moved[owner] += 1
+        refused[action.id] = reason
+        if action.kind is Kind.HOLD and action.job in again:
+            refused[f"place:{action.job}"] = reason
     return refused
-
-
-def _young(status: JobStatus, guards: GuardSettings, now: datetime) -> str | None:
-    if status.since is not None:
-        runs_s = (now - status.since).total_seconds()
-        if runs_s < guards.min_runtime_s:
-            return f"guard: runs for {runs_s:.0f} s, not yet {guards.min_runtime_s:.0f} s"
-    if status.moved_at is not None:
-        ago_s = (now - status.moved_at).total_seconds()
-        if ago_s < guards.cooldown_s:
-            return f"guard: moved {ago_s:.0f} s ago, not yet {guards.cooldown_s:.0f} s"
-    return None

@@ -17,8 +17,8 @@ import pyarrow as pa
 
 from gogh_core.cluster.actions import Action
 from gogh_core.cluster.statefile import state_from_dict, state_to_dict
-from gogh_core.domain import ClusterState, PowerState
-from gogh_core.store import Store, append_rows, fetch
+from gogh_core.domain import ClusterState
+from gogh_core.store import Store, append_rows, fetch, fetch_rows
 
 __all__ = [
     "SETTLED",
@@ -27,11 +27,14 @@ __all__ = [
     "Execution",
     "Journal",
     "basis_of",
+    "disruptions",
     "executions",
 ]
 
 ActionState = Literal["intended", "sent", "confirmed", "failed", "skipped"]
 SETTLED: tuple[ActionState, ...] = ("confirmed", "failed", "skipped")
+# States of a plan that is handed over without an action being sent.
+_SHOWN = ("advised", "dry_run")
 
 _TIME = pa.timestamp("us", tz="UTC")
 _ACTIONS = pa.schema(
@@ -67,9 +70,7 @@ _EXECUTION_EVENTS = pa.schema(
         "seq": pa.int64(),
     }
 )
-_BASES = pa.schema(
-    {"plan_id": pa.string(), "basis_json": pa.string(), "base_w": pa.float64(), "ts": _TIME}
-)
+_BASES = pa.schema({"plan_id": pa.string(), "basis_json": pa.string(), "ts": _TIME})
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,11 +117,14 @@ class Journal:
         self._clock = clock
         with store.read() as connection:
             seq = fetch(connection, "cluster_last_seq", plan_id=plan_id)
-            found = fetch(connection, "cluster_execution", plan_id=plan_id).to_pylist()
-            rows = fetch(connection, "cluster_journal", plan_id=plan_id).to_pylist()
+            found = fetch_rows(connection, "cluster_execution", plan_id=plan_id)
+            rows = fetch_rows(connection, "cluster_journal", plan_id=plan_id)
+            newer = fetch(connection, "cluster_newer", plan_id=plan_id)["plan_id"].to_pylist()
         self._seq = int(seq["seq"][0].as_py())
         self.before = Execution(**found[0]) if found else None
         """The newest word about this plan before this process had one; None: there is none."""
+        self.newer: str | None = newer[0] if newer else None
+        """The plan that runs, where it is newer than this one."""
         self._records = {record.action.id: record for record in map(_record, rows)}
         self._unwritten: list[dict[str, Any]] = []
 
@@ -129,9 +133,17 @@ class Journal:
         return tuple(self._records.values())
 
     def begin(
-        self, actions: Sequence[Action], skipped: Mapping[str, str], basis: ClusterState
+        self,
+        actions: Sequence[Action],
+        skipped: Mapping[str, str],
+        basis: ClusterState,
+        *,
+        abandoned: bool = False,
     ) -> None:
-        """Write every action as intended (or skipped, with the reason): all of them or none."""
+        """Write every action as intended (or skipped, with the reason): all of them or none.
+
+        From here on the plan counts as handed over, unless it is abandoned.
+        """
         now = self._clock()
         rows = [
             {
@@ -150,7 +162,8 @@ class Journal:
         events += [self._event(name, "skipped", why, now) for name, why in skipped.items()]
         state = [self._execution_event("running", "", now)]
         with self._store.write() as connection:
-            self._supersede(connection, now)
+            if not abandoned:
+                self._hand_over(connection, now)
             self._keep_basis(connection, basis, now)
             append_rows(connection, "actions", pa.Table.from_pylist(rows, _ACTIONS))
             append_rows(connection, "action_events", pa.Table.from_pylist(events, _ACTION_EVENTS))
@@ -187,6 +200,8 @@ class Journal:
         rows = [self._execution_event(state, detail, now)]
         events = pa.Table.from_pylist(self._unwritten, _ACTION_EVENTS)
         with self._store.write() as connection:
+            if state in _SHOWN:
+                self._hand_over(connection, now)
             if basis is not None:
                 self._keep_basis(connection, basis, now)
             append_rows(connection, "action_events", events)
@@ -238,24 +253,22 @@ class Journal:
         row = {
             "plan_id": self.plan_id,
             "basis_json": json.dumps(state_to_dict(basis), ensure_ascii=False),
-            "base_w": _base_w(basis),
             "ts": now,
         }
         append_rows(connection, "bases", pa.Table.from_pylist([row], _BASES))
 
-    def _supersede(self, connection: Any, now: datetime) -> None:
-        """Older plans that were never finished end here: this one starts from what they left."""
+    def _hand_over(self, connection: Any, now: datetime) -> None:
+        """This plan runs from now on; older ones and the questions about them end here."""
         why = f"plan {self.plan_id} took its place"
-        fetch(connection, "cluster_supersede", plan_id=self.plan_id, why=why, now=now)
-
-
-def _base_w(state: ClusterState) -> float:
-    """What the servers themselves draw, without their GPUs."""
-    return sum(
-        status.server.off_w if status.power is PowerState.OFF else status.server.base_w
-        for status in state.servers
-        if status.power is not PowerState.DOWN
-    )
+        fetch(connection, "cluster_handed_over", plan_id=self.plan_id, now=now)
+        fetch(
+            connection,
+            "cluster_supersede",
+            plan_id=self.plan_id,
+            handed_over=True,
+            why=why,
+            now=now,
+        )
 
 
 def _record(row: Mapping[str, Any]) -> ActionRecord:
@@ -278,9 +291,16 @@ def basis_of(store: Store, plan_id: str) -> ClusterState | None:
 
 
 def executions(store: Store, limit: int = 20) -> list[dict[str, Any]]:
-    """What became of the newest plans, newest first."""
+    """What became of the plans that were tried, newest first."""
     with store.read() as connection:
         rows: list[dict[str, Any]] = fetch(
             connection, "cluster_executions", limit=limit
         ).to_pylist()
     return rows
+
+
+def disruptions(store: Store, since: datetime) -> dict[str, int]:
+    """How often plans moved or stopped each job since that moment; others are not listed."""
+    with store.read() as connection:
+        rows = fetch(connection, "cluster_disruptions", since=since).to_pylist()
+    return {row["job_id"]: int(row["disruptions"]) for row in rows}

@@ -1,8 +1,9 @@
 """What every cluster manager can be asked, and which one the settings name.
 
-`ClusterManager` is the protocol: one verb that reads (`state`) and six that do. `Capabilities`
-says what a manager can do beyond placing jobs on servers; a plan asks only for that. Nothing else
-in the project knows which manager it talks to: `open_manager` opens the configured one.
+`ClusterManager` is the protocol: `state` and `refused` read, `clock` and `advance` are time, six
+verbs do. `Capabilities` says what a manager can do beyond placing jobs on servers; a plan asks only
+for that. Nothing else in the project knows which manager it talks to: `open_manager` opens the
+configured one.
 
 Promises of every manager (`tests/cluster/contract.py` holds each of them to these):
 - `state` lists every job of ours that still runs or waits, and every server; a job that is being
@@ -14,12 +15,18 @@ Promises of every manager (`tests/cluster/contract.py` holds each of them to the
 - sending an action again with the same key changes nothing.
 - ClusterUnavailable means try again; ActionFailed and NotCapable mean it will not help.
 - an action on a job or server that is not ours, or not there, raises ActionFailed.
+- `clock` never goes back. It is the only clock of the store: whatever is written there or compared
+  with what is there has its time from it. Only processes and files live by the wall's clock.
+- `advance` lets a virtual clock go on; a real cluster's time passes by itself, so there it does
+  nothing.
 """
 
 from __future__ import annotations
 
 import importlib
+from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Protocol, cast, runtime_checkable
 
 from gogh_core.domain import ClusterState, Plan, Slot
@@ -63,6 +70,18 @@ class ClusterManager(Protocol):
 
     def state(self) -> ClusterState:
         """Everything the manager knows now; raises ClusterUnavailable."""
+        ...
+
+    def refused(self) -> Mapping[str, str]:
+        """Jobs that meant to opt in and cannot be planned, with the reason."""
+        ...
+
+    def clock(self) -> datetime:
+        """The cluster's time now."""
+        ...
+
+    def advance(self, seconds: float) -> None:
+        """Let a virtual cluster run for so long; a real one runs by itself."""
         ...
 
     def place(

@@ -6,7 +6,7 @@ the default of its type; what is wrong is refused with where it stands.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, fields
 from datetime import datetime
 from typing import Any
@@ -89,6 +89,10 @@ def _time(raw: Any) -> datetime | None:
     return None if raw is None else utc(datetime.fromisoformat(raw))
 
 
+def _slots(raw: Iterable[Mapping[str, Any]]) -> tuple[Slot, ...]:
+    return tuple(Slot.from_dict(slot) for slot in raw)
+
+
 def _server(raw: Mapping[str, Any]) -> ServerStatus:
     status: ServerStatus = _known(
         ServerStatus,
@@ -121,7 +125,8 @@ def _job(raw: Mapping[str, Any]) -> JobStatus:
         raw,
         job=job,
         state=JobState(raw["state"]),
-        slots=tuple(Slot.from_dict(slot) for slot in raw.get("slots", ())),
+        slots=_slots(raw.get("slots", ())),
+        starting=_slots(raw.get("starting", ())),
         since=_time(raw.get("since")),
         partners=tuple(str(name) for name in raw.get("partners", ())),
         moved_at=_time(raw.get("moved_at")),

@@ -1,9 +1,9 @@
 """What the plan wanted, what the cluster has, where they differ and since when.
 
-`status_of` takes the newest plan that was handed over (or a named one) and compares it with the
-cluster now. Since when: the moment the job got to where it is, where the manager knows it; else the
-moment the journal settled the action; else when the plan was handed over. `advice` says what plans
-that were only advised would have saved.
+`status_of` takes the plan that runs (the newest that was handed over: view `running_plan`) and
+compares it with the cluster now. Since when: the moment the job got to where it is, where the
+manager knows it; else the moment the journal settled the action; else when the plan was handed
+over. `advice` says what plans that were only advised would have saved.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from datetime import datetime
 from typing import Any
 
 from gogh_core.cluster.actions import job_slots
-from gogh_core.cluster.approvals import Pause, paused
+from gogh_core.cluster.approvals import Pause, asked, paused
 from gogh_core.cluster.fit import same_place, shown
 from gogh_core.cluster.guards import effective_mode
 from gogh_core.cluster.journal import ActionRecord, Execution, Journal
@@ -23,9 +23,18 @@ from gogh_core.cluster.manager import ClusterManager
 from gogh_core.domain import ClusterState, JobState, JobStatus, Plan, PowerState
 from gogh_core.errors import InvalidInput
 from gogh_core.settings import Settings
-from gogh_core.store import Store, fetch
+from gogh_core.store import Store, fetch, fetch_rows
 
-__all__ = ["Difference", "Status", "advice", "differences", "status_of", "stored_plan"]
+__all__ = [
+    "Difference",
+    "Status",
+    "advice",
+    "differences",
+    "nothing_to_send",
+    "plan_to_send",
+    "status_of",
+    "stored_plan",
+]
 
 _OVER = (JobState.FINISHED, JobState.FAILED, JobState.CANCELLED)
 
@@ -43,7 +52,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """The newest plan beside the cluster."""
+    """The plan that runs beside the cluster."""
 
     manager: str
     mode: str
@@ -55,41 +64,51 @@ class Status:
     differences: tuple[Difference, ...]
     refused: Mapping[str, str]
     """Jobs that meant to opt in and cannot be planned, with the reason."""
+    questions: tuple[Mapping[str, Any], ...] = ()
+    """Plans that wait for a person's word, as `asked` lists them."""
 
 
-def stored_plan(store: Store, plan_id: str = "") -> tuple[Plan, str] | None:
-    """A plan and its cycle; a name may be cut short; without a name the newest."""
+def stored_plan(store: Store, plan_id: str) -> tuple[Plan, str]:
+    """A plan and its cycle; the name may be cut short."""
     with store.read() as connection:
-        if plan_id:
-            ids = fetch(connection, "cluster_plan_ids", prefix=plan_id)["plan_id"].to_pylist()
-            if plan_id not in ids:
-                if len(ids) != 1:
-                    many = "is the beginning of several plans" if ids else "is no plan"
-                    raise InvalidInput(f"{plan_id!r} {many}", todo="`gogh plans` lists them")
-                plan_id = ids[0]
-        rows = fetch(connection, "cluster_plan", plan_id=plan_id).to_pylist()
-    if not rows:
-        return None
-    plan = Plan.from_dict(json.loads(rows[0]["plan_json"]), where=f"plan {plan_id}")
-    return plan, rows[0]["cycle_id"]
+        ids = fetch(connection, "cluster_plan_ids", prefix=plan_id)["plan_id"].to_pylist()
+        if plan_id not in ids:
+            if len(ids) != 1:
+                many = "is the beginning of several plans" if ids else "is no plan"
+                raise InvalidInput(f"{plan_id!r} {many}", todo="`gogh plans` lists them")
+            plan_id = ids[0]
+        row = fetch_rows(connection, "cluster_plan", plan_id=plan_id)[0]
+    plan = Plan.from_dict(json.loads(row["plan_json"]), where=f"plan {plan_id}")
+    return plan, row["cycle_id"]
+
+
+def plan_to_send(store: Store) -> str | None:
+    """The newest plan that is still to be sent and may be; None when there is none."""
+    with store.read() as connection:
+        rows = fetch(connection, "cluster_to_send")["plan_id"].to_pylist()
+    return rows[0] if rows else None
+
+
+def nothing_to_send(settings: Settings, store: Store, now: datetime) -> str:
+    """Why `plan_to_send` finds none: a person has not answered yet, or all is done."""
+    waits = asked(store, now=now, timeout_s=settings.guards.approval_timeout_s)
+    if not waits:
+        return "no plan waits to be sent"
+    name, why = waits[0]["plan_id"], waits[0]["why"]
+    return f"plan {name} waits for approval ({why}): `gogh approve {name}` sends it"
 
 
 def status_of(settings: Settings, store: Store, manager: ClusterManager) -> Status:
-    """The newest plan that was handed over, beside the cluster as it is now."""
+    """The plan that runs, beside the cluster as it is now; and what waits for a person."""
     state = manager.state()
-    refused: Mapping[str, str] = {}
-    reading = getattr(manager, "reading", None)
-    if callable(reading):
-        refused = reading().refused
     with store.read() as connection:
-        newest = fetch(connection, "cluster_executions", limit=1).to_pylist()
+        running = fetch(connection, "cluster_running_plan")["plan_id"].to_pylist()
     plan: Plan | None = None
     execution: Execution | None = None
     records: tuple[ActionRecord, ...] = ()
-    if newest:
-        found = stored_plan(store, newest[0]["plan_id"])
-        plan = found[0] if found else None
-        journal = Journal(store, newest[0]["plan_id"], "", manager.name, lambda: state.at)
+    if running:
+        plan, _ = stored_plan(store, running[0])
+        journal = Journal(store, running[0], "", manager.name, lambda: state.at)
         execution, records = journal.before, journal.records()
     differs: tuple[Difference, ...] = ()
     if plan is not None and execution is not None:
@@ -104,7 +123,8 @@ def status_of(settings: Settings, store: Store, manager: ClusterManager) -> Stat
         records,
         state,
         differs,
-        refused,
+        manager.refused(),
+        tuple(asked(store, now=state.at, timeout_s=settings.guards.approval_timeout_s)),
     )
 
 
@@ -159,10 +179,8 @@ def _difference(
     return Difference(f"job {job}", wanted, has, since, record.reason if record else "")
 
 
-def advice(settings: Settings, store: Store, limit: int = 20) -> list[dict[str, Any]]:
+def advice(store: Store, limit: int = 20) -> list[dict[str, Any]]:
     """Plans that were only advised: planned watts, measured watts, and what was not saved."""
     with store.read() as connection:
-        rows: list[dict[str, Any]] = fetch(
-            connection, "cluster_advice", limit=limit, window_s=settings.cycle.window_s
-        ).to_pylist()
+        rows: list[dict[str, Any]] = fetch(connection, "cluster_advice", limit=limit).to_pylist()
     return rows

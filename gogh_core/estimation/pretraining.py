@@ -26,10 +26,18 @@ _HELD_OUT = 0.15
 
 @dataclass(frozen=True)
 class Score:
-    """Mean absolute error in spreads of the process, before and after, for the three quantities."""
+    """Mean absolute error in spreads of the process, before and after, for the three quantities.
+
+    NaN for a quantity that no sample has.
+    """
 
     before: tuple[float, float, float]
     after: tuple[float, float, float]
+
+    @property
+    def error(self) -> float:
+        """Mean error of the network over the quantities that were measured."""
+        return float(np.nanmean(self.after))
 
     @property
     def gain(self) -> float:
@@ -61,7 +69,9 @@ def score_network(network: Any, samples: Sequence[Sample]) -> Score:
             known = ~np.isnan(sample.errors[:, q])
             before[q] += np.abs(sample.errors[known, q]).tolist()
             after[q] += np.abs(sample.errors[known, q] - shift[q, 0, known]).tolist()
-    mean = [tuple(float(np.mean(part)) for part in side) for side in (before, after)]
+    mean = [
+        tuple(float(np.mean(part)) if part else np.nan for part in side) for side in (before, after)
+    ]
     return Score((mean[0][0], mean[0][1], mean[0][2]), (mean[1][0], mean[1][1], mean[1][2]))
 
 

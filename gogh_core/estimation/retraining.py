@@ -1,13 +1,15 @@
 """Retraining on what the cluster measured: P2 within a time budget, P1 in full now and then.
 
 Job classes whose name hashes into a fixed fifth are never trained on; candidate and serving version
-are compared on them, so that neither has seen what decides. Only a better one is promoted.
+are compared on them, so that neither has seen what decides. Only a better one is promoted, and
+where too little can be compared nothing is trained.
 """
 
 from __future__ import annotations
 
 import hashlib
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -31,6 +33,8 @@ __all__ = ["RetrainReport", "held_out", "retrain"]
 # The candidate must be better by this share of the serving one's error.
 _MARGIN = 0.005
 _FEWEST_CLASSES = 8
+# A verdict on fewer throughputs would be chance.
+_FEWEST_COMPARED = 4
 _HALF_LIFE_DAYS = 14.0
 _FOLD = 5
 _ROUNDS = 12
@@ -82,23 +86,33 @@ def retrain(
         if isinstance(source, Catalog)
         else Catalog.from_store(source, now=moment, half_life_days=half_life_days)
     )
-    serving, networks = _serving(registry)
-    # Loading torch takes seconds on a cold machine; the budget is for learning.
     began = time.monotonic()
     known = np.unique(catalog.cells.job)
     keep = np.array([i for i in known if held_out(catalog.names[i])], int)
+    serving_id = registry.serving
 
     def report(
         promoted: bool, candidate: str, reason: str, scores: dict[str, Any] | None = None
     ) -> RetrainReport:
         return RetrainReport(
-            promoted, candidate if promoted else serving.id, candidate, reason,
+            promoted, candidate if promoted else serving_id, candidate, reason,
             int(catalog.cells.count.sum()), len(known), time.monotonic() - began, scores or {},
             len(catalog.drifts),
         )  # fmt: skip
 
-    if len(known) < _FEWEST_CLASSES or not len(keep):
+    if len(known) < _FEWEST_CLASSES:
         return report(False, "", f"{len(known)} measured classes are too few to learn from")
+    compared = _compared(catalog, keep)
+    if compared < _FEWEST_COMPARED:
+        return report(
+            False,
+            "",
+            f"nothing was trained: {compared} throughputs of the {len(keep)} held-out classes can "
+            f"be compared, {_FEWEST_COMPARED} are needed",
+        )
+    serving, networks, _ = registry.load_good()
+    serving_id = serving.id
+    began = time.monotonic()  # loading torch takes seconds on a cold machine; learn for all of it
     stages = ("P1", "P2") if full else ("P2",)
     learn, check = _samples(catalog, keep, seed, began + 0.5 * budget_s, most_rounds)
     if not any(s.stage == "P2" for s in learn) or not any(s.stage == "P2" for s in check):
@@ -111,12 +125,7 @@ def retrain(
             _kind(serving), mine, seed=seed, epochs=20, rate=5e-4,
             start=networks[stage].state_dict(), until=until,
         )  # fmt: skip
-    before, after = {}, {}
-    for stage in stages:
-        mine = [s for s in check if s.stage == stage]
-        if mine:
-            before[stage] = float(np.mean(score_network(networks[stage], mine).after))
-            after[stage] = float(np.mean(score_network(fresh[stage], mine).after))
+    before, after = _errors(networks, check, stages), _errors(fresh, check, stages)
     old, new = float(np.mean(list(before.values()))), float(np.mean(list(after.values())))
     settings = {"seed": seed, "budget_s": budget_s, "full": full, "samples": len(learn)}
     digest = hashlib.sha256(f"{catalog.sha256}{serving.id}{sorted(settings.items())}".encode())
@@ -134,9 +143,21 @@ def retrain(
     return report(False, version.id, f"error {new:.4f} does not beat {old:.4f}", scores)
 
 
-def _serving(registry: Registry) -> tuple[Version, dict[str, Any]]:
-    version, networks, _ = registry.load_good()
-    return version, networks
+def _compared(catalog: Catalog, keep: np.ndarray[Any, Any]) -> int:
+    """Throughputs both versions can be judged on: of held-out classes, beyond the first shown."""
+    cells = catalog.cells
+    own = cells.job[(cells.partner < 0) & np.isin(cells.job, keep)]
+    return int(len(own) - len(np.unique(own)))
+
+
+def _errors(
+    networks: Mapping[str, Any], check: Sequence[Sample], stages: Sequence[str]
+) -> dict[str, float]:
+    """The error of each network on the samples of its stage, where there are any."""
+    mine = {stage: [sample for sample in check if sample.stage == stage] for stage in stages}
+    return {
+        stage: score_network(networks[stage], found).error for stage, found in mine.items() if found
+    }
 
 
 def _kind(version: Version) -> Kind:

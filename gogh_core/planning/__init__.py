@@ -1,14 +1,16 @@
 """From store to problem to plan to cluster: one cycle, and which run plans it."""
 
-from gogh_core.planning.alone import FOREIGN
+from gogh_core.planning.alone import FOREIGN, disturbed_enough
 from gogh_core.planning.cycles import list_cycles
-from gogh_core.planning.diff import PlanDiff, plan_diff
+from gogh_core.planning.diff import PlanDiff, limits_now, plan_diff
 from gogh_core.planning.emit import emit_step
+from gogh_core.planning.expected import Expected, expected_rates
 from gogh_core.planning.files import running_files
+from gogh_core.planning.orders import Kind, Order, give, lift, list_orders, moment
 from gogh_core.planning.problem import Draft, build_problem, draft_problem
-from gogh_core.planning.report import CycleReport
+from gogh_core.planning.report import CycleReport, after_answer
 from gogh_core.planning.request import Request
-from gogh_core.planning.run import clock_of, run_cycle
+from gogh_core.planning.run import clock_of, run_cycle, settle_plan
 from gogh_core.planning.steps import (
     Allocated,
     Estimated,
@@ -20,6 +22,7 @@ from gogh_core.planning.steps import (
     read_state,
     retrain_step,
 )
+from gogh_core.planning.watts import Reference, planned_w, watts_by_job
 from gogh_core.planning.ways import options_table
 
 __all__ = [
@@ -28,22 +31,37 @@ __all__ = [
     "CycleReport",
     "Draft",
     "Estimated",
+    "Expected",
     "Ingested",
+    "Kind",
+    "Order",
     "PlanDiff",
+    "Reference",
     "Request",
     "Retrained",
+    "after_answer",
     "allocate_step",
     "build_problem",
     "clock_of",
+    "disturbed_enough",
     "draft_problem",
     "emit_step",
     "estimate_step",
+    "expected_rates",
+    "give",
     "ingest_step",
+    "lift",
+    "limits_now",
     "list_cycles",
+    "list_orders",
+    "moment",
     "options_table",
     "plan_diff",
+    "planned_w",
     "read_state",
     "retrain_step",
     "run_cycle",
     "running_files",
+    "settle_plan",
+    "watts_by_job",
 ]

@@ -1,19 +1,30 @@
-"""What a plan must not touch: GPUs that are not ours, and jobs that no problem can hold."""
+"""What a plan must not touch: GPUs that are not ours, and jobs that cannot or may not move."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
 
 from gogh_core import hardware
 from gogh_core.allocation import Option, ProblemJob, ProblemServer, can_hold
+from gogh_core.cluster import disruptions
 from gogh_core.domain import ClusterState, JobStatus, Mode, Slot
+from gogh_core.settings import Settings
+from gogh_core.store import Store
 
-__all__ = ["FOREIGN", "foreign", "taken_gpus", "unplannable"]
+__all__ = ["FOREIGN", "disturbed_enough", "foreign", "taken_gpus", "unplannable"]
 
 FOREIGN = "foreign:"
 """Jobs of nobody, which hold what is not ours, have ids that begin with this."""
 _FOREIGN_CLASS = "foreign work"
+
+
+def disturbed_enough(store: Store, settings: Settings, now: datetime) -> frozenset[str]:
+    """Jobs that were moved and stopped as often as a day allows; the cluster's clock counts."""
+    counts = disruptions(store, since=now - timedelta(days=1))
+    most = settings.guards.max_disruptions_per_day
+    return frozenset(job for job, count in counts.items() if count >= most)
 
 
 def unplannable(

@@ -1,17 +1,22 @@
-"""What a plan would change: who starts, moves and stops, what it draws, what the change costs."""
+"""What a plan would change: starts, moves and stops, what it draws and saves, what it costs."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gogh_core import hardware
 from gogh_core.allocation import Problem
-from gogh_core.domain import Move, Plan, ServerSwitch, Slot, Stop, Waiting
+from gogh_core.domain import ClusterState, Move, Plan, ServerSwitch, Slot, Stop, Waiting
 from gogh_core.planning.alone import FOREIGN
+from gogh_core.planning.watts import (
+    Reference,
+    draw_now,
+    planned_w,
+    reference,
+)
 
-__all__ = ["PlanDiff", "draw_now", "plan_diff", "watts_of", "why_of"]
+__all__ = ["PlanDiff", "limits_now", "plan_diff"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,22 +36,30 @@ class PlanDiff:
     running_planned: int
     move_cost_j: float
     switch_cost_j: float
+    reference: Reference | None = None
+    """What the same jobs would draw under best fit; None when there is nothing to compare."""
 
     @property
-    def saved_w(self) -> float:
-        """Watts less than now; negative when the plan draws more (it may run more jobs)."""
-        return self.now_w - self.planned_w
+    def change_w(self) -> float:
+        """Watts more than now, of whatever runs now and then; no saving: the jobs differ."""
+        return self.planned_w - self.now_w
 
     @property
-    def change(self) -> float | None:
-        """Planned draw over the draw now, minus one; None when nothing is drawn now."""
-        return self.planned_w / self.now_w - 1.0 if self.now_w > 0 else None
+    def saved_w(self) -> float | None:
+        """Watts less than the reference for the same jobs; None where that cannot be told."""
+        known = self.reference is not None and not self.reference.left_out
+        return self.reference.saved_w if known and self.reference is not None else None
 
     @property
     def payback_s(self) -> float | None:
-        """After how long the saving has paid for moves and switches; None when it saves nothing."""
+        """After how long a lower draw has paid for moves and switches.
+
+        None when the draw is not lower, or when other jobs run than before: then the difference is
+        not what the moves gained.
+        """
         cost_j = self.move_cost_j + self.switch_cost_j
-        return cost_j / self.saved_w if self.saved_w > 0 else None
+        same_jobs = not self.starts and not self.stops
+        return cost_j / -self.change_w if same_jobs and self.change_w < 0 else None
 
     @property
     def empty(self) -> bool:
@@ -64,7 +77,9 @@ class PlanDiff:
             "switches": [{"server": s.id, "action": s.action} for s in self.switches],
             "now_w": self.now_w,
             "planned_w": self.planned_w,
+            "change_w": self.change_w,
             "saved_w": self.saved_w,
+            "reference": None if self.reference is None else self.reference.to_dict(),
             "running_now": self.running_now,
             "running_planned": self.running_planned,
             "move_cost_j": self.move_cost_j,
@@ -78,6 +93,8 @@ class PlanDiff:
             f"draw {self.now_w:,.0f} W now with {self.running_now} jobs, "
             f"{self.planned_w:,.0f} W planned with {self.running_planned}"
         ]
+        if self.reference is not None:
+            out.append(f"at the same service: {self.reference}")
         cost_j = self.move_cost_j + self.switch_cost_j
         if cost_j > 0:
             pays = self.payback_s
@@ -95,8 +112,15 @@ class PlanDiff:
         return out
 
 
-def plan_diff(problem: Problem, plan: Plan) -> PlanDiff:
-    """What the plan changes against what the problem says is running."""
+def limits_now(state: ClusterState) -> dict[str, float | None]:
+    """The power limits under which jobs run."""
+    return {status.job.id: status.power_limit_w for status in state.jobs}
+
+
+def plan_diff(
+    problem: Problem, plan: Plan, limits: Mapping[str, float | None] | None = None
+) -> PlanDiff:
+    """What the plan changes against what the problem says is running, under these limits."""
     now = {job.id for job in problem.jobs if job.at and _ours(job.id)}
     planned: dict[str, list[Slot]] = {}
     for placement in plan.placements:
@@ -112,89 +136,14 @@ def plan_diff(problem: Problem, plan: Plan) -> PlanDiff:
         stays=len(now & set(planned) - touched),
         waiting=plan.waiting,
         switches=plan.servers,
-        now_w=draw_now(problem),
-        planned_w=float(plan.spent.get("power_w", plan.cost_w)),
+        now_w=draw_now(problem, limits),
+        planned_w=planned_w(plan),
         running_now=len(now),
         running_planned=len(planned),
         move_cost_j=sum(problem.job_of[name].move_cost_j for name in leaving),
         switch_cost_j=sum(s.switch_cost_j for s in problem.servers if s.id in switched),
+        reference=reference(problem, plan),
     )
-
-
-Power = dict[tuple[str, int, tuple[str, ...]], float]
-
-
-def _power_of(problem: Problem) -> Power:
-    """Watts of each option by GPU type, GPUs and classes; of several limits the highest."""
-    table = problem.table
-    power: Power = {}
-    for kind, count, a, b, watts in zip(
-        table.type_id.tolist(),
-        table.gpus.tolist(),
-        table.class_a.tolist(),
-        table.class_b.tolist(),
-        table.power_w.tolist(),
-        strict=True,
-    ):
-        names = (table.classes[a],) if b < 0 else (table.classes[a], table.classes[b])
-        key = (table.types[kind], count, tuple(sorted(names)))
-        power[key] = max(power.get(key, 0.0), watts)
-    return power
-
-
-def _watts(problem: Problem, power: Power, slot: Slot, classes: Sequence[str]) -> float:
-    kind = problem.server_of[slot.server].gpu_type
-    usual = len(slot.gpus) * hardware.get(kind).max_w
-    return power.get((kind, len(slot.gpus), tuple(sorted(classes))), usual)
-
-
-def draw_now(problem: Problem) -> float:
-    """What the present arrangement draws, by the problem's own options."""
-    power = _power_of(problem)
-    used: dict[Slot, list[str]] = {}
-    for job in problem.jobs:
-        for slot in job.at:
-            used.setdefault(slot, []).append(job.job_class)
-    total = sum(s.base_w if s.on else s.off_w for s in problem.servers)
-    busy: dict[str, set[int]] = {}
-    for slot, classes in used.items():
-        total += _watts(problem, power, slot, classes)
-        busy.setdefault(slot.server, set()).update(slot.gpus)
-    for server in problem.servers:
-        if server.on:
-            idle = server.gpus - len(busy.get(server.id, ()))
-            total += idle * problem.gpu_types[server.gpu_type]
-    return float(total)
-
-
-def watts_of(problem: Problem, plan: Plan) -> dict[str, float]:
-    """Watts of each placed job's GPUs; two that share count half each."""
-    power = _power_of(problem)
-    watts: dict[str, float] = {}
-    for placement in plan.placements:
-        names = [problem.job_of[placement.job].job_class]
-        if placement.partner is not None:
-            names.append(problem.job_of[placement.partner].job_class)
-        for slot in placement.slots:
-            part = _watts(problem, power, slot, names) / len(names)
-            watts[placement.job] = watts.get(placement.job, 0.0) + part
-    return watts
-
-
-def why_of(problem: Problem, plan: Plan) -> dict[str, str]:
-    """For each placed job one line: what it gets there for what it is promised."""
-    got: dict[str, float] = {}
-    kinds: dict[str, str] = {}
-    for placement in plan.placements:
-        got[placement.job] = got.get(placement.job, 0.0) + placement.throughput
-        kinds[placement.job] = problem.server_of[placement.slots[0].server].gpu_type
-    watts = watts_of(problem, plan)
-    lines = {}
-    for name, rate in got.items():
-        job = problem.job_of[name]
-        owed = f"needs {job.required_throughput:.3g}" if job.required_throughput else "best effort"
-        lines[name] = f"{owed}; surely {rate:.3g}/s on {kinds[name]} for {watts[name]:.0f} W"
-    return lines
 
 
 def _ours(job: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from gogh_core.cluster import ClusterManager, ExecutionReport, ask_approval, carry_out
+from gogh_core.cluster import ClusterManager, ExecutionReport, carry_out
 from gogh_core.domain import ClusterState, Plan
 from gogh_core.planning.request import Request
 from gogh_core.settings import Settings
@@ -28,10 +28,15 @@ def emit_step(
 
     Once somebody has been asked, the plan waits for the answer whoever tries to send it.
     """
-    if request.wait_for_approval and plan.status != "infeasible":
-        ask_approval(store, plan.id, ("the request asks for it",), now)
     return carry_out(
-        plan, basis, manager=manager, store=store, settings=settings, cycle_id=cycle_id, now=now
+        plan,
+        basis,
+        manager=manager,
+        store=store,
+        settings=settings,
+        cycle_id=cycle_id,
+        now=now,
+        ask=("the request asks for it",) if request.wait_for_approval else (),
     )
 
 

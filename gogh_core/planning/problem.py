@@ -13,7 +13,12 @@ The rules, each a small function:
 - a class that nowhere surely fits into memory is tried, alone, where it is likeliest to;
 - best effort requires nothing; a step is worth what it costs on the job's most efficient option,
   so that it runs where a step costs least, and not slowly where a second does;
+- the guards leave young and lately moved jobs alone, but not those that must leave their server or
+  get less than their promise; a job that was disturbed as often as a day allows stays, unless it
+  must leave. Whether a job may move is decided here alone: the executor moves what the plan moves;
 - GPUs that are dead or taken by others are held by a job of nobody that is pinned there;
+- standing orders are kept: drained servers are emptied, pinned jobs stay, the lowest cap and quota
+  count, and only jobs that are done in time start on servers that will be drained;
 - a running job that cannot be planned (its record is held back, nothing is known of its class, it
   shares a GPU with such a one) is left alone in the same way; a waiting one waits, with the reason.
 """
@@ -22,7 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import pyarrow as pa
 
@@ -34,13 +39,17 @@ from gogh_core.domain import (
     JobState,
     JobStatus,
     Mode,
+    Plan,
     PowerState,
     Slot,
     Waiting,
 )
 from gogh_core.planning.alone import foreign, taken_gpus, unplannable
-from gogh_core.planning.promises import Promise, promise, told, waiting_priority
+from gogh_core.planning.closing import Closed, Paces, close
+from gogh_core.planning.orders import Order, wishes
+from gogh_core.planning.promises import Promise, promise, some, told, waiting_priority
 from gogh_core.planning.request import Request
+from gogh_core.planning.standing import Standing
 from gogh_core.planning.ways import Rate, Spot, Ways
 from gogh_core.settings import Settings
 
@@ -63,6 +72,23 @@ class Draft:
     """How sure each job's promise is: `sure`, `likely`, `short` or `late`."""
     promised: Mapping[str, float] = field(default_factory=dict)
     """What each job was promised, or its deadline needs; the problem may require less."""
+    spared: tuple[str, ...] = ()
+    """Jobs that stay because they were disturbed as often as a day allows."""
+    closed: Closed | None = None
+    """The problem as it is solved, where servers will be drained."""
+    standing: Standing = field(default_factory=Standing)
+    concerned: Mapping[str, Sequence[Order]] = field(default_factory=dict)
+    """By job the orders that take places from it."""
+
+    @property
+    def posed(self) -> Problem:
+        """The problem as it is solved: closing servers are GPU types of their own there."""
+        return self.problem if self.closed is None else self.closed.problem
+
+    def told(self, plan: Plan) -> Plan:
+        """The plan with reasons that name the orders behind them."""
+        leaving = frozenset() if self.closed is None else self.closed.leaving
+        return self.standing.told(plan, leaving, self.concerned)
 
 
 def build_problem(
@@ -87,15 +113,24 @@ def draft_problem(
     window_s: float | None = None,
     held: Collection[str] = (),
     relax: Collection[str] = (),
+    spent: Collection[str] = (),
+    orders: Sequence[Order] = (),
 ) -> Draft:
     """The problem of what is left of a window.
 
     `options` is a table as `ways` describes it; `held` are jobs whose records broke their contract;
-    `relax` are those that found no place where their promise is sure.
+    `relax` are those that found no place where their promise is sure; `spent` are those that were
+    moved and stopped as often as a day allows; `orders` are what stands.
     """
-    request.check(state)
+    asked = wishes(request, now)
+    for wish in asked:
+        wish.check(state)
+    window_s = float(settings.cycle.window_s if window_s is None else window_s)
+    standing = Standing.of([*orders, *asked], state, now, window_s)
+    end = now + timedelta(seconds=window_s)
+    soon = {server for server, order in standing.closing.items() if order.begins_at < end}
     notes: list[str] = []
-    servers = _servers(state, request, capabilities)
+    servers = _servers(state, standing, capabilities)
     here = {server.id: server for server in servers}
     types = {server.gpu_type for server in servers}
     live = {status.job.id: status for status in state.jobs if status.state in _LIVE}
@@ -104,28 +139,31 @@ def draft_problem(
     in_use = {spot for mine in spots.values() for spot in mine}
     ways = Ways.of(options, settings, capabilities, types, in_use)
     faults = unplannable(live, at, here, ways.classes, held=held, state=state)
-    rates = ways.here(in_use)
+    known = ways.here(in_use)
+    paces = {name: _together([known.get(spot) for spot in mine]) for name, mine in spots.items()}
     kinds: dict[str, str] = {}
     promised: dict[str, float] = {}
-    jobs, waiting = [], []
+    jobs, waiting, spared = [], [], []
     for name, status in sorted(live.items()):
         if name not in faults:
-            owed = promise(
+            rate = paces[name]
+            must_leave = any(here[s.server].drain or s.server in soon for s in at[name])
+            spare = name in spent and rate is not None and not must_leave
+            job, owed = _planned(
                 status,
+                at[name],
+                rate,
                 ways,
-                request.objective,
+                settings,
+                request,
                 now,
-                here=_together([rates.get(spot) for spot in spots[name]]),
+                pinned=bool(at[name]) and (spare or name in standing.pinned),
+                must_leave=must_leave,
                 relax=name in relax,
-                stays=name in request.pin or not _may_move(status, settings, now),
             )
-            kinds[name] = owed.kind
-            promised[name] = owed.promised
-            priority = waiting_priority(status, settings, now)
-            job = _job(status, at[name], owed, priority, now)
-            pinned = bool(at[name]) and name in request.pin
-            movable = _may_move(status, settings, now)
-            jobs.append(replace(job, pinned=pinned, movable=movable))
+            jobs.append(job)
+            kinds[name], promised[name] = owed.kind, owed.promised
+            spared += [name] if spare else []
         elif status.slots:
             notes.append(f"job {name} is left alone: {faults[name]}")
         else:
@@ -134,20 +172,45 @@ def draft_problem(
     foreign_jobs, foreign_options = foreign(taken, here)
     moves = [settings.guards.max_moves, settings.allocation.max_moves, request.max_moves]
     problem = Problem(
-        window_s=float(settings.cycle.window_s if window_s is None else window_s),
+        window_s=window_s,
         waiting_penalty_w=settings.allocation.waiting_penalty_w,
         gpu_types={name: float(hardware.get(name).idle_w) for name in types},
         servers=servers,
         jobs=[*jobs, *foreign_jobs],
         options=ways.with_options(foreign_options),
-        power_cap_w=request.power_cap_w or settings.allocation.power_cap_w,
+        power_cap_w=standing.cap_w(settings.allocation.power_cap_w),
         max_moves=min(limit for limit in moves if limit is not None),
-        quotas=settings.allocation.quotas,
+        quotas=standing.quotas_with(settings.allocation.quotas),
         limits=Limits(settings.guards.min_runtime_s, settings.guards.cooldown_s),
         where="problem of this window",
     )
     notes += _tried([live[job.id] for job in jobs if not at[job.id]], ways)
-    return Draft(problem, (*told(kinds), *notes), tuple(waiting), kinds, promised)
+    if spared:
+        often = f"disturbed {settings.guards.max_disruptions_per_day} times within a day"
+        notes.append(f"left where they are, {often}: {some(spared)}")
+    closed = close(
+        problem,
+        {server: order.begins_at for server, order in standing.closing.items()},
+        now,
+        Paces.of(live, paces),
+    )
+    if closed.homeless:
+        problem = replace(problem, jobs=[j for j in problem.jobs if j.id not in closed.homeless])
+        why = "no servers can hold it without those that are about to be drained"
+        waiting += [Waiting(name, why) for name in sorted(closed.homeless)]
+    concerned = standing.concerned(problem, live, ways, closed.barred)
+    notes = [*standing.notes, *told(kinds), *notes]
+    return Draft(
+        problem,
+        tuple(notes),
+        tuple(waiting),
+        kinds,
+        promised,
+        tuple(spared),
+        closed,
+        standing,
+        concerned,
+    )
 
 
 def _tried(waiting: Sequence[JobStatus], ways: Ways) -> list[str]:
@@ -161,7 +224,7 @@ def _tried(waiting: Sequence[JobStatus], ways: Ways) -> list[str]:
 
 
 def _servers(
-    state: ClusterState, request: Request, capabilities: Capabilities
+    state: ClusterState, standing: Standing, capabilities: Capabilities
 ) -> list[ProblemServer]:
     """Servers that can be used; one that cannot be switched stays as it is."""
     servers = []
@@ -178,7 +241,7 @@ def _servers(
                 gpus=server.gpus,
                 base_w=float(server.base_w),
                 on=on,
-                drain=status.drain or server.id in request.drain or all_taken,
+                drain=status.drain or server.id in standing.drained or all_taken,
                 keep_on=on
                 and (
                     status.keep_on or bool(status.foreign_gpus) or not capabilities.switches_servers
@@ -222,18 +285,50 @@ def _together(rates: Sequence[Rate | None]) -> Rate | None:
     return Rate(known[0].gpu_type, surely, likely)
 
 
-def _may_move(status: JobStatus, settings: Settings, now: datetime) -> bool:
-    """Whether job and guards allow a move: not while moving, nor too young, nor too soon again."""
-    if not status.job.movable or status.state is JobState.MOVING:
-        return False
+def _planned(
+    status: JobStatus,
+    at: tuple[Slot, ...],
+    here: Rate | None,
+    ways: Ways,
+    settings: Settings,
+    request: Request,
+    now: datetime,
+    *,
+    pinned: bool,
+    must_leave: bool,
+    relax: bool,
+) -> tuple[ProblemJob, Promise]:
+    """One job as the planner sees it: what it is owed, and whether it may move."""
+    fixed = not status.job.movable or status.state is JobState.MOVING
+    rests = not must_leave and _rests(status, settings, now)
+    owed = promise(
+        status,
+        ways,
+        request.objective,
+        now,
+        here=here,
+        relax=relax,
+        stays=pinned or fixed,
+        rests=rests,
+    )
+    # A place that does not give what the plan owes the job is one it has to leave.
+    enough = here is None or owed.required_throughput <= here.surely
+    movable = not fixed and not (rests and enough)
+    job = _job(status, at, owed, waiting_priority(status, settings, now), now)
+    return replace(job, pinned=pinned, movable=movable), owed
+
+
+def _rests(status: JobStatus, settings: Settings, now: datetime) -> bool:
+    """Whether the guards leave the job alone: it runs or was moved too short a time ago."""
     guards = settings.guards
-    if status.slots and status.since is not None:
-        runs_s = (now - status.since).total_seconds()
-        if runs_s < guards.min_runtime_s:
-            return False
-    if status.moved_at is None:
-        return True
-    return (now - status.moved_at).total_seconds() >= guards.cooldown_s
+    young = (
+        bool(status.slots)
+        and status.since is not None
+        and (now - status.since).total_seconds() < guards.min_runtime_s
+    )
+    return young or (
+        status.moved_at is not None and (now - status.moved_at).total_seconds() < guards.cooldown_s
+    )
 
 
 def _place(status: JobStatus, here: Mapping[str, ProblemServer]) -> tuple[Slot, ...]:

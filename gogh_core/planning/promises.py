@@ -12,7 +12,17 @@ from gogh_core.planning.request import Objective
 from gogh_core.planning.ways import Rate, Ways
 from gogh_core.settings import Settings
 
-__all__ = ["Promise", "for_deadline", "promise", "told", "waiting_priority"]
+__all__ = [
+    "DEADLINE_MARGIN",
+    "Promise",
+    "for_deadline",
+    "promise",
+    "rates",
+    "some",
+    "steps_left",
+    "told",
+    "waiting_priority",
+]
 
 RUNNING_FACTOR = 2.0
 """A running job's waiting costs this much more, so that jobs do not take turns all the time."""
@@ -20,6 +30,8 @@ MAX_DOUBLINGS = 10.0
 """A thousand times the priority is enough for anybody, and keeps the objective readable."""
 NEAR_BEST = 0.8
 """What a job gets at least, of the best there is, when nothing keeps its promise."""
+ENOUGH = 0.95
+"""A job that likely gets this much of its promise is left alone by the guards; others may move."""
 _BELOW = 1 - 1e-9
 _SHOWN = 8
 DEADLINE_MARGIN = 1.05
@@ -80,34 +92,39 @@ def promise(
     here: Rate | None = None,
     relax: bool = False,
     stays: bool = False,
+    rests: bool = False,
 ) -> Promise:
     """What the plan owes this job in this window.
 
     `here` is what it gets where it runs: a place that likely keeps the promise is good enough to
-    stay. `relax`: the job found no place that surely keeps it, so a likely one will do. `stays`: it
-    may not be moved now, so whatever it gets there has to do.
+    stay. `relax`: the job found no place that surely keeps it, so a likely one will do, or the one
+    it has. `stays`: it cannot be moved, so whatever it gets there has to do. `rests`: the guards
+    would leave it alone, so that nearly its promise, or nearly the best there is, has to do.
     """
     job = status.job
     every = rates(job, ways)
     best = max((rate.surely for rate in every), default=0.0)
+    most = max((rate.likely for rate in every), default=0.0)
     required = job.required_throughput
     kind: Literal["sure", "likely", "short", "late"] = "sure"
     needed = for_deadline(status, now)
-    if needed is not None and needed > max((rate.likely for rate in every), default=0.0):
-        kind = "late"
-    elif needed is not None:
+    late = needed is not None and needed > most
+    if needed is not None and not late:
         required = max(required, needed)
     promised = required
     if required > 0 and best > 0:
-        if here is not None and here.surely < required and (stays or required <= here.likely):
-            kind = "likely" if required <= here.likely else "short"
-            required = here.surely * _BELOW
-        elif relax or required > best:
+        if here is not None and here.surely < required:
+            rests = rests and here.likely >= ENOUGH * min(required, most)
+            if stays or relax or rests or required <= here.likely:
+                kind = "likely" if required <= here.likely else "short"
+                will_do = _relaxed(job, required, every, best)[0] if relax else required
+                required = min(will_do, here.surely * _BELOW)
+        if kind == "sure" and (relax or required > best):
             required, kind = _relaxed(job, required, every, best)
     surplus = job.surplus_j_per_step
     if required <= 0 and surplus <= 0 and job.descriptors.kind is JobKind.TRAINING:
         surplus = cheapest_step_j(job, ways) * (SPEED_WORTH if objective == "throughput" else 1.0)
-    return Promise(required, surplus, kind, promised)
+    return Promise(required, surplus, "late" if late else kind, promised)
 
 
 def _relaxed(
@@ -125,12 +142,17 @@ def _relaxed(
     return (required, "sure") if lowest >= required else (lowest * _BELOW, "likely")
 
 
+def steps_left(status: JobStatus) -> float | None:
+    """Steps the job has still to do; None where it was not said how many there are."""
+    total = status.job.total_steps
+    return None if total is None else max(0.0, total - status.steps_done)
+
+
 def for_deadline(status: JobStatus, now: datetime) -> float | None:
     """Steps left over seconds left; None without a deadline, infinite when it has passed."""
-    job = status.job
-    if job.deadline_at is None or job.total_steps is None:
+    job, steps = status.job, steps_left(status)
+    if job.deadline_at is None or steps is None:
         return None
-    steps = max(0.0, job.total_steps - status.steps_done)
     seconds = (job.deadline_at - now).total_seconds()
     if steps <= 0:
         return 0.0
@@ -150,6 +172,11 @@ def told(kinds: Mapping[str, str]) -> list[str]:
     for kind, text in _TOLD.items():
         names = sorted(name for name, which in kinds.items() if which == kind)
         if names:
-            more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-            lines.append(f"{text} {', '.join(names[:_SHOWN])}{more}")
+            lines.append(f"{text} {some(names)}")
     return lines
+
+
+def some(names: Sequence[str]) -> str:
+    """The first names of a list that may be long, and how many more there are."""
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return f"{', '.join(names[:_SHOWN])}{more}"

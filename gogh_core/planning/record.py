@@ -7,7 +7,7 @@ that lost its cycle writes nothing.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -19,7 +19,9 @@ from gogh_core.allocation import Problem
 from gogh_core.domain import Plan
 from gogh_core.errors import StoreError
 from gogh_core.planning.cycles import Turn, keep
+from gogh_core.planning.expected import placement_rates
 from gogh_core.planning.problem import Draft
+from gogh_core.planning.ways import Rate
 from gogh_core.settings import Settings
 from gogh_core.store import Store, append_rows, fetch
 
@@ -43,7 +45,7 @@ def store_plan(
     problem = draft.problem
     tables = {
         "plans": _plan_row(plan, turn.cycle.id, now),
-        "placements": _placements(plan, draft.promised),
+        "placements": _placements(plan, draft.promised, placement_rates(options, problem, plan)),
         "moves": _moves(plan),
         "waiting": _waiting(plan),
         "power_actions": _power_actions(plan),
@@ -106,7 +108,7 @@ def _plan_row(plan: Plan, cycle_id: str, now: datetime) -> pa.Table:
     return pa.Table.from_pylist([row], schema=pa.schema(list(zip(row, kinds, strict=True))))
 
 
-def _placements(plan: Plan, promised: Mapping[str, float]) -> pa.Table:
+def _placements(plan: Plan, promised: Mapping[str, float], rates: Sequence[Rate]) -> pa.Table:
     return _rows(
         [
             {
@@ -118,8 +120,11 @@ def _placements(plan: Plan, promised: Mapping[str, float]) -> pa.Table:
                 "throughput": placement.throughput,
                 "required_throughput": promised.get(placement.job, 0.0),
                 "power_limit_w": placement.power_limit_w,
+                "expected": rate.likely,
+                "expected_low": rate.surely,
+                "expected_high": rate.at_most,
             }
-            for placement in plan.placements
+            for placement, rate in zip(plan.placements, rates, strict=True)
             for slot in placement.slots
         ],
         plan_id=pa.string(),
@@ -130,6 +135,9 @@ def _placements(plan: Plan, promised: Mapping[str, float]) -> pa.Table:
         throughput=pa.float64(),
         required_throughput=pa.float64(),
         power_limit_w=pa.float64(),
+        expected=pa.float64(),
+        expected_low=pa.float64(),
+        expected_high=pa.float64(),
     )
 
 

@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal, Self
 
-from gogh_core.domain import ClusterState
 from gogh_core.errors import InvalidInput
-from gogh_core.hardware import closest
 
 __all__ = ["Objective", "Request"]
 
@@ -22,7 +20,8 @@ class Request:
     """One cycle's wishes; None means what the settings say.
 
     `objective` is `energy` (promises kept for the least watts) or `throughput` (the same promises,
-    and best-effort jobs as fast as the cluster allows).
+    and best-effort jobs as fast as the cluster allows). `pin`, `drain` and `power_cap_w` are
+    standing orders: a run that is no dry run records them, and they last until they are lifted.
     """
 
     reason: str = "schedule"
@@ -36,6 +35,8 @@ class Request:
     drain: tuple[str, ...] = ()
     dry_run: bool = False
     wait_for_approval: bool = False
+    who: str = ""
+    """Who asks; stands with the orders that the request gives."""
 
     def __post_init__(self) -> None:
         for name in ("pin", "drain"):
@@ -53,28 +54,18 @@ class Request:
                 raise InvalidInput(what, where="replan request")
 
     @property
+    def orders(self) -> bool:
+        """Whether it gives orders that outlast the cycle."""
+        return bool(self.pin or self.drain or self.power_cap_w is not None)
+
+    def without_orders(self) -> Self:
+        """What it asks of its own cycle only."""
+        return replace(self, pin=(), drain=(), power_cap_w=None)
+
+    @property
     def scheduled(self) -> bool:
         """Whether the cadence asked, not a person or an event."""
         return self.reason == "schedule"
-
-    def check(self, state: ClusterState) -> None:
-        """Refuse pins and drains that name nothing, before anything is planned with them."""
-        jobs = {status.job.id: status for status in state.jobs}
-        for job in self.pin:
-            if job not in jobs:
-                raise InvalidInput(
-                    f"job {job!r} is not on the cluster", where="pin", todo=_near(job, jobs)
-                )
-            if not jobs[job].slots:
-                raise InvalidInput(
-                    f"job {job!r} is not running", where="pin", todo="only running jobs can stay"
-                )
-        servers = {status.server.id: status for status in state.servers}
-        for server in self.drain:
-            if server not in servers:
-                raise InvalidInput(
-                    f"server {server!r} is not known", where="drain", todo=_near(server, servers)
-                )
 
     def to_json(self) -> str:
         """For the record of the cycle."""
@@ -95,8 +86,3 @@ class Request:
 
 def _over_zero(value: float | None) -> bool:
     return value is None or (math.isfinite(value) and value > 0)
-
-
-def _near(name: str, known: Mapping[str, object]) -> str:
-    found = closest(name, known)
-    return f"did you mean {found!r}?" if found else "`gogh query` shows what is there"

@@ -14,14 +14,19 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, TypeVar
 
+import duckdb
+
 from gogh_core.cluster import ClusterManager, basis_of
 from gogh_core.domain import ClusterState, Cycle, Plan
-from gogh_core.errors import StoreError
+from gogh_core.errors import GoghError, StoreError
+from gogh_core.planning.alone import disturbed_enough
 from gogh_core.planning.budget import Budget
 from gogh_core.planning.cycles import CycleLost, Turn, end_cycle, keep, take_turn
-from gogh_core.planning.diff import PlanDiff, plan_diff
+from gogh_core.planning.diff import PlanDiff, limits_now, plan_diff
 from gogh_core.planning.emit import emit_step, left_out
+from gogh_core.planning.expected import expected_rates
 from gogh_core.planning.files import keep_files
+from gogh_core.planning.orders import Order, give, list_orders, wishes
 from gogh_core.planning.record import load_plan, store_plan
 from gogh_core.planning.report import CycleReport, Outcome
 from gogh_core.planning.request import Request
@@ -33,14 +38,16 @@ from gogh_core.planning.steps import (
     estimate_step,
     ingest_step,
     read_state,
+    record_step,
     retrain_step,
 )
+from gogh_core.planning.watts import planned_w
 from gogh_core.settings import Settings
-from gogh_core.store import Store, fetch, now_utc
+from gogh_core.store import Store, fetch
 
 T = TypeVar("T")
 
-__all__ = ["clock_of", "run_cycle"]
+__all__ = ["clock_of", "run_cycle", "settle_plan"]
 
 Report = Callable[[str, float], None]
 Around = Callable[[str, Callable[[], Any]], Any]
@@ -60,10 +67,8 @@ _OUTCOMES: dict[str, Outcome] = {
 
 
 def clock_of(manager: ClusterManager) -> Callable[[], datetime]:
-    """The cluster's own clock where it has one (the embedded cluster does), else the wall's."""
-    if hasattr(manager, "now"):
-        return lambda: manager.now
-    return now_utc
+    """The cluster's own clock, the only one of the store."""
+    return manager.clock
 
 
 @dataclass
@@ -124,15 +129,17 @@ def run_cycle(
     revision). `key` names the run that asks: the same key asks for the same cycle again.
     """
     request = request or Request()
-    clock = clock or clock_of(manager)
+    clock = clock or manager.clock
     budget = Budget(settings.cycle.budget_s, settings.cycle.step_budget_s, report)
     if request.dry_run:
         now = clock()
         turn = Turn("mine", Cycle.at(now, settings.cycle.window_s, _next(store, settings, now)))
         run = _Run(settings, store, manager, request, clock, budget, turn, around)
         return _dry_run(run)
+    given = _order(store, settings, manager, request, clock, key) if cycle is None else ()
     turn = take_turn(store, settings, request, cycle=cycle, now=clock(), key=key)
     run = _Run(settings, store, manager, request, clock, budget, turn, around)
+    run.facts["given"] = given
     if turn.kind != "mine":
         return _not_mine(run)
     try:
@@ -142,6 +149,26 @@ def run_cycle(
     except BaseException as error:
         _end(run, "failed", str(error) or type(error).__name__)
         raise
+
+
+def _order(
+    store: Store,
+    settings: Settings,
+    manager: ClusterManager,
+    request: Request,
+    clock: Callable[[], datetime],
+    key: str,
+) -> tuple[Order, ...]:
+    """Record what the request orders, once, before anything can go wrong with its plan."""
+    if not request.orders:
+        return ()
+    if key:
+        with store.read() as connection:
+            if fetch(connection, "planning_by_key", request_key=key).num_rows:
+                return ()
+    now = clock()
+    state = read_state(manager, settings, now)
+    return tuple(order for order, _ in give(store, wishes(request, now), state, now))
 
 
 def _plan(run: _Run) -> CycleReport:
@@ -177,28 +204,38 @@ def _allocate(run: _Run, state: ClusterState, ingested: Ingested) -> tuple[Alloc
         "estimate", lambda: estimate_step(run.store, settings, state, run.clock(), capabilities)
     )
     run.degraded += estimated.degraded
+    now = run.clock()
+    # What the request orders is recorded by now, unless it is a dry run.
+    request = run.request if run.request.dry_run else run.request.without_orders()
     made = run.step(
         "allocate",
         lambda: allocate_step(
             state,
             estimated,
             settings,
-            run.request,
-            run.clock(),
+            request,
+            now,
             cycle=run.turn.cycle,
             capabilities=capabilities,
             trust=ingested.trust,
             budget_s=run.budget.left_s,
+            spent=disturbed_enough(run.store, settings, run.clock()),
+            orders=list_orders(run.store),
         ),
     )
     run.degraded += made.degraded
-    problem = made.draft.problem
-    run.facts |= {"plan": made.plan, "problem": problem, "diff": plan_diff(problem, made.plan)}
+    problem, plan = made.draft.problem, made.plan
+    run.facts |= {
+        "plan": plan,
+        "problem": problem,
+        "diff": plan_diff(problem, plan, limits_now(state)),
+        "expected": expected_rates(estimated.options, problem, plan, made.draft.promised),
+    }
     return made, estimated
 
 
 def _store(run: _Run, made: Allocated, estimated: Estimated) -> None:
-    keep_files(run.settings, made.draft.problem, made.solved, name=made.plan.id)
+    keep_files(run.settings, made.draft.posed, made.solved, name=made.plan.id)
     store_plan(
         run.store,
         run.settings,
@@ -236,6 +273,11 @@ def _emit(run: _Run, plan: Plan, basis: ClusterState) -> CycleReport:
 
 
 def _publish(run: _Run) -> None:
+    """Read the cluster once more and publish: people see it as it is after the plan."""
+    try:
+        record_step(run.store, run.settings, run.manager, run.clock())
+    except GoghError as error:
+        run.degraded.append(f"the cluster could not be read after the plan: {error}")
     try:
         run.store.publish()
     except StoreError as error:
@@ -275,6 +317,29 @@ def _not_mine(run: _Run) -> CycleReport:
     return _settle(run, plan)
 
 
+def settle_plan(
+    settings: Settings,
+    *,
+    manager: ClusterManager,
+    store: Store,
+    plan_id: str,
+    clock: Callable[[], datetime] | None = None,
+    around: Around = lambda _name, work: work(),
+) -> CycleReport:
+    """Carry a stored plan out if it may be, and write how its cycle ended; plans nothing new."""
+    with store.read() as connection:
+        found = fetch(connection, "planning_cycle_of", plan_id=plan_id).to_pylist()
+    if not found:
+        raise StoreError("is not in the store", where=f"plan {plan_id}")
+    row = found[0]
+    request = Request.from_json(row["request"]) if row["request"] else Request()
+    budget = Budget(settings.cycle.budget_s, settings.cycle.step_budget_s)
+    turn = Turn("done", Cycle(row["window_start"], row["revision"]), plan_id=plan_id)
+    clock = clock or clock_of(manager)
+    run = _Run(settings, store, manager, request, clock, budget, turn, around)
+    return _settle(run, load_plan(store, plan_id))
+
+
 def _settle(run: _Run, plan: Plan) -> CycleReport:
     """A plan that waits: go on when a person has decided, or the time is over."""
     now, settings = run.clock(), run.settings
@@ -294,9 +359,18 @@ def _settle(run: _Run, plan: Plan) -> CycleReport:
         ),
     )
     outcome = _OUTCOMES[execution.state]
-    if outcome != "waiting":
-        _end(run, "failed" if outcome == "interrupted" else outcome, execution.summary(), plan=plan)
-        run.step("publish", lambda: _publish(run))
+    run.degraded += left_out(execution)
+    with run.store.write() as connection:  # what the cycle found when it planned stays as it is
+        fetch(
+            connection,
+            "planning_settle",
+            cycle_id=run.turn.cycle.id,
+            state="failed" if outcome == "interrupted" else outcome,
+            detail=execution.summary(),
+            ended_at=run.clock(),
+        )
+        _keep_result(connection, run, plan)
+    run.step("publish", lambda: _publish(run))
     return run.report(outcome, execution.summary(), execution=execution)
 
 
@@ -334,35 +408,37 @@ def _lost(run: _Run, why: str) -> CycleReport:
 
 def _end(run: _Run, state: str, detail: str, *, plan: Plan | None = None) -> None:
     """Write how the cycle ended, and what came of it."""
-    now, cycle = run.clock(), run.turn.cycle
-    diff: PlanDiff | None = run.facts.get("diff")
-    ingested: Ingested | None = run.facts.get("ingested")
     with run.store.write() as connection:
         end_cycle(
             connection,
-            cycle,
+            run.turn.cycle,
             state,
             detail,
-            now,
+            run.clock(),
             degraded=list(dict.fromkeys(run.degraded)),
             seconds=run.budget.seconds,
         )
-        if plan is None:
-            return
-        if state == "emitted":
-            fetch(connection, "planning_emitted", plan_id=plan.id, emitted_at=now)
-        fetch(
-            connection,
-            "planning_insert_result",
-            cycle_id=cycle.id,
-            plan_id=plan.id,
-            running=len({p.job for p in plan.placements}),
-            waiting=len(plan.waiting),
-            power_w=plan.spent.get("power_w"),
-            saved_w=None if diff is None else diff.saved_w,
-            moves=len(plan.moves),
-            stops=len(plan.stops),
-            estimate_error=run.facts.get("estimate_error"),
-            data_age_s=None if ingested is None else ingested.data_age_s,
-            notes=json.dumps(list(plan.notes)),
-        )
+        if plan is not None:
+            _keep_result(connection, run, plan)
+
+
+def _keep_result(connection: duckdb.DuckDBPyConnection, run: _Run, plan: Plan) -> None:
+    """What the run that planned knows of its plan; later ones know less and change nothing."""
+    diff: PlanDiff | None = run.facts.get("diff")
+    ingested: Ingested | None = run.facts.get("ingested")
+    fetch(
+        connection,
+        "planning_insert_result",
+        cycle_id=run.turn.cycle.id,
+        plan_id=plan.id,
+        running=len({p.job for p in plan.placements}),
+        waiting=len(plan.waiting),
+        power_w=planned_w(plan),
+        saved_w=None if diff is None else diff.saved_w,
+        reference_w=diff.reference.draw_w if diff and diff.reference else None,
+        moves=len(plan.moves),
+        stops=len(plan.stops),
+        estimate_error=run.facts.get("estimate_error"),
+        data_age_s=None if ingested is None else ingested.data_age_s,
+        notes=json.dumps(list(plan.notes)),
+    )

@@ -27,7 +27,9 @@ from gogh_core.errors import (
 )
 from gogh_core.planning.alone import FOREIGN
 from gogh_core.planning.budget import OverBudget
+from gogh_core.planning.orders import Order
 from gogh_core.planning.problem import Draft, draft_problem
+from gogh_core.planning.promises import some
 from gogh_core.planning.request import Request
 from gogh_core.settings import Settings
 from gogh_core.store import Store, fetch
@@ -45,6 +47,7 @@ __all__ = [
     "estimate_step",
     "ingest_step",
     "read_state",
+    "record_step",
     "retrain_step",
     "window_left_s",
 ]
@@ -77,6 +80,13 @@ def read_state(manager: ClusterManager, settings: Settings, now: datetime) -> Cl
             todo="renew it, or raise telemetry.max_age_s",
         )
     return state
+
+
+def record_step(store: Store, settings: Settings, manager: ClusterManager, now: datetime) -> None:
+    """Keep the cluster's state as it is now, behind its contracts, for what people read."""
+    from gogh_core.telemetry import keep_records
+
+    keep_records(store, settings, read_state(manager, settings, now), now=now)
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,11 +270,15 @@ def allocate_step(
     capabilities: Capabilities,
     trust: Trust | None = None,
     budget_s: float | None = None,
+    spent: Collection[str] = (),
+    orders: Sequence[Order] = (),
 ) -> Allocated:
     """Problem in, plan out; a solver that fails or runs out of time still gives a plan.
 
     Jobs that would wait because no free place surely keeps their promise are planned once more
-    with what likely does: a place that may fall short is better than none.
+    with what likely does, and running ones with what they have: a place that may fall short is
+    better than none. `spent` jobs stay where they are, unless pins, drains and the cap cannot be
+    kept without them.
     """
     limit_s = request.time_limit_s or settings.allocation.time_limit_s
     if budget_s is not None:
@@ -272,7 +286,7 @@ def allocate_step(
     deadline = time.monotonic() + limit_s
     state, held = _trusted_part(state, trust)
 
-    def solve(relax: Collection[str], share: float) -> Allocated:
+    def solve(share: float, relax: Collection[str] = ()) -> Allocated:
         draft = _draft(
             lambda: draft_problem(
                 state,
@@ -284,20 +298,40 @@ def allocate_step(
                 window_s=window_left_s(cycle, settings, now),
                 held=held,
                 relax=relax,
+                spent=spent,
+                orders=orders,
             )
         )
         left_s = max(1.0, share * (deadline - time.monotonic()))
         solved, degraded = _solve(draft, settings, request, left_s, estimated.version)
+        solved = draft.told(solved)
         return Allocated(draft, solved, _carried_out(solved, draft, cycle), degraded)
 
-    made = solve((), 0.6)
-    relax = {w.job for w in made.solved.waiting if made.draft.kinds.get(w.job) == "sure"}
-    promised = {job.id for job in made.draft.problem.jobs if job.required_throughput > 0}
-    if made.solved.status != "infeasible" and relax & promised:
-        again = solve(relax & promised, 1.0)
+    made, told = solve(0.6), tuple[str, ...]()
+    if made.solved.status == "infeasible" and made.draft.spared:
+        told = (f"{some(made.draft.spared)} disturbed too often in a day: no plan without that",)
+        spent = ()
+        made = solve(0.6)
+    relax = _left_out(made)
+    if relax:
+        again = solve(1.0, relax)
         if len(again.solved.waiting) <= len(made.solved.waiting):
-            return again
-    return made
+            made = again
+    return replace(made, degraded=(*told, *made.degraded))
+
+
+def _left_out(made: Allocated) -> frozenset[str]:
+    """Jobs that wait for what they were promised, and would do with less than that."""
+    if made.solved.status == "infeasible":
+        return frozenset()
+    waits = {waiting.job for waiting in made.solved.waiting}
+    return frozenset(
+        job.id
+        for job in made.draft.problem.jobs
+        if job.id in waits
+        and job.required_throughput > 0
+        and (job.at or made.draft.kinds[job.id] in ("sure", "late"))
+    )
 
 
 def _trusted_part(state: ClusterState, trust: Trust | None) -> tuple[ClusterState, frozenset[str]]:
@@ -333,11 +367,9 @@ def _solve(
     solver = request.solver or settings.allocation.solver
     versions = {"estimator": version}
     try:
-        solved = plan(
-            draft.problem, solver=solver, gap=gap, time_limit_s=limit_s, versions=versions
-        )
+        solved = plan(draft.posed, solver=solver, gap=gap, time_limit_s=limit_s, versions=versions)
     except SolverFailed as error:
-        solved = greedy(draft.problem, versions=versions)
+        solved = greedy(draft.posed, versions=versions)
         return solved, (f"the solver failed ({error}): planned by the greedy rule",)
     if solved.status == "time_limit":
         return solved, (f"the solver ran out of time: gap {solved.gap:.2%}, asked {gap:.2%}",)
@@ -359,7 +391,7 @@ def _carried_out(solved: Plan, draft: Draft, cycle: Cycle) -> Plan:
     """The plan without jobs of nobody, with those that could not be planned, under its own id."""
     return replace(
         solved,
-        id=f"{cycle.id}-{draft.problem.sha256[:8]}",
+        id=f"{cycle.id}-{draft.posed.sha256[:8]}",
         placements=tuple(p for p in solved.placements if not p.job.startswith(FOREIGN)),
         waiting=(*(w for w in solved.waiting if not w.job.startswith(FOREIGN)), *draft.waiting),
         notes=_unique((*solved.notes, *draft.notes)),

@@ -19,7 +19,7 @@ from gogh_core.allocation import Option, OptionTable
 from gogh_core.cluster import Capabilities
 from gogh_core.settings import Settings
 
-__all__ = ["OPTIONS", "Rate", "Spot", "Ways", "options_table"]
+__all__ = ["OPTIONS", "Rate", "Spot", "Way", "Ways", "options_table", "rates_of"]
 
 OPTIONS = pa.schema(
     {
@@ -43,6 +43,8 @@ LEAST_CHANCE = 0.2
 """A class that is less likely to run than this, everywhere, waits until more is known of it."""
 Spot = tuple[str, int, str, str | None]
 """Where a job runs: GPU type, GPUs, its class, its partner's class."""
+Way = tuple[str, int, str, str | None, float | None]
+"""A spot and the power limit there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +54,11 @@ class Rate:
     gpu_type: str
     surely: float
     likely: float
+
+    @property
+    def at_most(self) -> float:
+        """The mirror of `surely`: intervals are symmetric in logarithms."""
+        return self.likely * self.likely / self.surely if self.surely > 0 else self.likely
 
 
 @dataclass(frozen=True)
@@ -113,20 +120,8 @@ class Ways:
 
     def here(self, places: Collection[Spot]) -> dict[Spot, Rate]:
         """The rates of some (GPU type, GPUs, class, partner's class), as jobs run now."""
-        names = pa.array(
-            sorted({name for place in places for name in place[2:] if name}), pa.string()
-        )
-        table = self.table.filter(pc.is_null(self.table["power_limit_w"]))
-        table = table.filter(pc.is_in(table["class_a"].cast(pa.string()), names))
-        other = table["class_b"].cast(pa.string())
-        table = table.filter(pc.or_(pc.is_null(other), pc.is_in(other, names)))
-        found: dict[Spot, Rate] = {}
-        for row in table.to_pylist():
-            kind, gpus, a, b = row["gpu_type"], row["gpus"], row["class_a"], row["class_b"]
-            found[(kind, gpus, a, b)] = Rate(kind, row["throughput_a"], row["mean_a"])
-            if b is not None:
-                found[(kind, gpus, b, a)] = Rate(kind, row["throughput_b"], row["mean_b"])
-        return {place: found[place] for place in places if place in found}
+        found = rates_of(self.table, {(*place, None) for place in places})
+        return {way[:4]: rate for way, rate in found.items()}
 
     def with_options(self, more: Sequence[Option]) -> OptionTable:
         """All of them, and some more, as a problem wants them."""
@@ -151,6 +146,22 @@ class Ways:
             np.append(_floats(table, "power_w"), [o.power_w for o in more]),
             np.append(_floats(table, "power_limit_w"), np.full(len(more), np.nan)),
         )
+
+
+def rates_of(options: pa.Table, ways: Collection[Way]) -> dict[Way, Rate]:
+    """The rates of some ways to run a class; ways that have no option are left out."""
+    names = pa.array(sorted({name for way in ways for name in way[2:4] if name}), pa.string())
+    table = options.filter(pc.is_in(options["class_a"].cast(pa.string()), names))
+    other = table["class_b"].cast(pa.string())
+    table = table.filter(pc.or_(pc.is_null(other), pc.is_in(other, names)))
+    found: dict[Way, Rate] = {}
+    for row in table.to_pylist():
+        kind, gpus, limit = row["gpu_type"], row["gpus"], row["power_limit_w"]
+        a, b = row["class_a"], row["class_b"]
+        found[(kind, gpus, a, b, limit)] = Rate(kind, row["throughput_a"], row["mean_a"])
+        if b is not None:
+            found[(kind, gpus, b, a, limit)] = Rate(kind, row["throughput_b"], row["mean_b"])
+    return {way: found[way] for way in ways if way in found}
 
 
 def options_table(rows: Sequence[Mapping[str, Any]]) -> pa.Table:

@@ -22,6 +22,7 @@ from gogh_core.simulation.building import new_world
 from gogh_core.simulation.disk import Disk
 from gogh_core.simulation.metrics import Metrics, between, meter_row
 from gogh_core.simulation.policies import first_come
+from gogh_core.simulation.rates import EPSILON
 from gogh_core.simulation.recorder import SpoolRecorder
 from gogh_core.simulation.records import JobRecord
 
@@ -101,6 +102,10 @@ class SimulatedCluster:
             jobs = tuple(self._status(record, users) for record in world.jobs.values())
             return ClusterState(at=world.now, servers=servers, jobs=jobs)
 
+    def refused(self) -> Mapping[str, str]:
+        """None: every job of the embedded cluster can be planned."""
+        return {}
+
     def metrics(self, since: datetime | None = None, until: datetime | None = None) -> Metrics:
         """Energy, promises kept, jobs and watts between two moments of the virtual clock."""
         with self._disk.lock():
@@ -114,13 +119,17 @@ class SimulatedCluster:
 
     # -- the clock -------------------------------------------------------------------------
 
-    def advance(self, seconds: float) -> datetime:
-        """Run the world for so long; telemetry goes to the spool. Gives the new time."""
+    def clock(self) -> datetime:
+        """The virtual clock, as every cluster manager is asked for its time."""
+        return self.now
+
+    def advance(self, seconds: float) -> None:
+        """Run the world for so long; telemetry goes to the spool."""
         if seconds < 0:
             raise InvalidInput(f"the clock cannot go back {-seconds:g} s")
         with self._disk.lock():
             self._load()
-            return self._run_to(self._world.now_s + seconds)
+            self._run_to(self._world.now_s + seconds)
 
     def advance_to(self, moment: datetime) -> datetime:
         """Run the world up to a moment; where it is later already, nothing happens."""
@@ -281,6 +290,11 @@ class SimulatedCluster:
             job=job,
             state=record.state,
             slots=slots,
+            starting=tuple(
+                place.slot
+                for place in record.places
+                if record.pending is None and place.ready_s > world.now_s + EPSILON
+            ),
             since=world.moment(record.since_s),
             partners=tuple(sorted(partners)),
             moved_at=world.moment(record.moved_s) if record.moved_s is not None else None,

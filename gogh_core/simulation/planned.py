@@ -6,6 +6,7 @@ planning alone.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from itertools import combinations_with_replacement
 
 from gogh_core import hardware
@@ -132,42 +133,32 @@ def _options(world: World, types: list[str], counts: dict[str, set[int]]) -> lis
 
 
 def carry_over(world: World, answer: Plan | None) -> None:
-    """Make the world as the plan says; jobs that swap places are held for the moment between."""
+    """Make the world as the plan says, in the plan's order; what no longer fits waits."""
     wanted: dict[str, list[Slot]] = {}
     for placement in answer.placements if answer else ():
         wanted.setdefault(placement.job, []).extend(placement.slots)
-    for stop in answer.stops if answer else ():
-        actions.hold(world, stop.job)
+    moves = sorted(answer.moves, key=lambda move: move.step) if answer else []
+    stopped = [stop.job for stop in answer.stops] if answer else []
+    for job in (*stopped, *(move.job for move in moves if move.held)):
+        actions.hold(world, job)
     used = {slot.server for slots in wanted.values() for slot in slots}
     for server in sorted(used):
         if world.servers[server].power not in _USABLE:
             actions.switch(world, server, on=True)
-    todo = {
-        job: tuple(slots)
-        for job, slots in wanted.items()
-        if {place.slot for place in world.jobs[job].places} != set(slots)
-    }
-    while todo:
-        done = [job for job in todo if _try(world, job, todo[job])]
-        for job in done:
-            del todo[job]
-        if not done:
-            running = [job for job in todo if world.jobs[job].places]
-            if not running:
-                break  # a place died meanwhile: they wait for the next plan
-            actions.hold(world, running[0])
+    moved = [move.job for move in moves]
+    for job in (*moved, *(job for job in wanted if job not in moved)):
+        if {place.slot for place in world.jobs[job].places} != set(wanted[job]):
+            _try(world, job, tuple(wanted[job]))
     busy = {place.server for record in world.jobs.values() for place in record.places}
     for server_id, record in world.servers.items():
         if server_id not in busy and record.power in _USABLE:
             actions.switch(world, server_id, on=False)
 
 
-def _try(world: World, job: str, slots: tuple[Slot, ...]) -> bool:
-    try:
+def _try(world: World, job: str, slots: tuple[Slot, ...]) -> None:
+    """A place that died meanwhile is no place; the next plan knows."""
+    with suppress(ActionFailed):
         if world.jobs[job].state is JobState.WAITING:
             actions.place(world, job, slots)
         else:
             actions.move(world, job, slots)
-    except ActionFailed:
-        return False
-    return True

@@ -16,12 +16,11 @@ from statistics import fmean, median
 from typing import Any, Literal
 
 from gogh_core import hardware
-from gogh_core.domain import Descriptors, Job, Server, job_class
+from gogh_core.domain import Descriptors, Job, JobState, Server, job_class
 from gogh_core.errors import InvalidInput
 from gogh_core.simulation.arrivals import CHECKPOINT_S, MOVE_S, Demand
 from gogh_core.simulation.comparison import run_policy
-from gogh_core.simulation.metrics import meter_row, metrics_of
-from gogh_core.simulation.planned import planned
+from gogh_core.simulation.metrics import Metrics, meter_row, metrics_of
 from gogh_core.simulation.policies import POLICIES, Policy
 from gogh_core.simulation.table import TableTruth, read_rows
 from gogh_core.simulation.world import World
@@ -35,7 +34,7 @@ _TYPICAL_W = 180.0
 
 @dataclass(frozen=True, slots=True)
 class ReplayReport:
-    """What a policy made of a trace; times in seconds."""
+    """What a policy made of a trace; times in seconds, None where no job finished."""
 
     policy: str
     jobs: int
@@ -43,19 +42,27 @@ class ReplayReport:
     """Jobs that no server of the cluster can run, as far as the table says."""
     drawn_classes: int
     """Jobs whose class the trace does not name; it was drawn at random."""
+    arrived: int
     finished: int
+    running: int
+    waiting: int
+    """Jobs that still ran and still waited at the end."""
     energy_j: float
     mean_watts: float
-    slo_attainment: float
+    slo_attainment: float | None
     """Share of promised job-seconds, waiting included, in which the promise was kept."""
-    jct_mean_s: float
-    jct_median_s: float
-    jct_p95_s: float
-    queueing_mean_s: float
-    queueing_p95_s: float
+    jct_mean_s: float | None
+    jct_median_s: float | None
+    jct_p95_s: float | None
+    queueing_mean_s: float | None
+    queueing_p95_s: float | None
     utilisation: float
-    makespan_s: float
+    simulated_s: float
+    makespan_s: float | None
+    """Until the last job was through; None if the limit came first."""
     moves: int
+    note: str
+    """Which jobs the limit cut off; empty if it cut off none."""
 
     def to_dict(self) -> dict[str, Any]:
         """For `--json`."""
@@ -134,12 +141,17 @@ def replay(
     window_s: float = 300.0,
     promise: float = 0.5,
     seed: int = 0,
-    max_hours: float = 24.0 * 60,
+    max_hours: float = 1440.0,
     gap: float = 0.01,
     time_limit_s: float = 20.0,
     report: Callable[[float, int], None] | None = None,
 ) -> ReplayReport:
-    """Run a trace to its end; `report` is told the hours gone by and the jobs that are through."""
+    """Run a trace to its end, or for `max_hours` of its time.
+
+    `report` is told the hours gone by and the jobs that are through.
+    """
+    from gogh_core.simulation.planned import planned  # the planner, which a cluster does not need
+
     maker = _Maker(truth, servers, promise, seed)
     demands = [demand for row in jobs if (demand := maker.demand(row)) is not None]
     if not demands:
@@ -155,33 +167,68 @@ def replay(
     begin = meter_row(0.0, world.totals)
     every_s = None if policy == "fcfs" else window_s
     run_policy(world, act, max_hours * 3600, every_s=every_s, to_the_end=True, report=report)
-    metrics = metrics_of(begin, meter_row(world.now_s, world.totals))
-    ended = [job for job in world.ended if job.ended_s is not None]
-    spans = [(job.ended_s or 0.0) - job.demand.arrives_s for job in ended]
-    waits = [job.waited_s for job in [*ended, *world.jobs.values()]]
-    return ReplayReport(
-        policy=policy,
-        jobs=len(demands),
+    return _report(
+        policy,
+        world,
+        metrics_of(begin, meter_row(world.now_s, world.totals)),
+        demands,
         left_out=len(jobs) - len(demands),
-        drawn_classes=maker.drawn,
-        finished=metrics.finished,
-        energy_j=metrics.energy_j,
-        mean_watts=metrics.mean_watts,
-        slo_attainment=metrics.slo_attainment,
-        jct_mean_s=fmean(spans) if spans else 0.0,
-        jct_median_s=median(spans) if spans else 0.0,
-        jct_p95_s=_high(spans),
-        queueing_mean_s=fmean(waits) if waits else 0.0,
-        queueing_p95_s=_high(waits),
-        utilisation=metrics.utilisation,
-        makespan_s=metrics.seconds,
-        moves=metrics.moves,
+        drawn=maker.drawn,
     )
 
 
-def _high(values: Iterable[float]) -> float:
+def _report(
+    policy: str,
+    world: World,
+    metrics: Metrics,
+    demands: Sequence[Demand],
+    *,
+    left_out: int,
+    drawn: int,
+) -> ReplayReport:
+    done = [job for job in world.ended if job.state is JobState.FINISHED]
+    spans = [(job.ended_s or 0.0) - job.demand.arrives_s for job in done]
+    waits = [job.waited_s for job in [*world.ended, *world.jobs.values()]] if done else []
+    running = sum(bool(job.places) for job in world.jobs.values())
+    waiting = len(world.jobs) - running
+    through = len(world.ended)
+    arrived = through + len(world.jobs)
+    note = ""
+    if through < len(demands):
+        note = (
+            f"stopped after {world.now_s / 3600:g} h with {len(demands) - through} of "
+            f"{len(demands)} jobs unfinished: {running} ran, {waiting} waited, "
+            f"{len(demands) - arrived} had not arrived yet "
+            f"(the last arrives after {demands[-1].arrives_s / 3600:.0f} h)"
+        )
+    return ReplayReport(
+        policy=policy,
+        jobs=len(demands),
+        left_out=left_out,
+        drawn_classes=drawn,
+        arrived=arrived,
+        finished=len(done),
+        running=running,
+        waiting=waiting,
+        energy_j=metrics.energy_j,
+        mean_watts=metrics.mean_watts,
+        slo_attainment=metrics.slo_attainment if done else None,
+        jct_mean_s=fmean(spans) if spans else None,
+        jct_median_s=median(spans) if spans else None,
+        jct_p95_s=_high(spans),
+        queueing_mean_s=fmean(waits) if waits else None,
+        queueing_p95_s=_high(waits),
+        utilisation=metrics.utilisation,
+        simulated_s=metrics.seconds,
+        makespan_s=None if note else metrics.seconds,
+        moves=metrics.moves,
+        note=note,
+    )
+
+
+def _high(values: Iterable[float]) -> float | None:
     ranked = sorted(values)
-    return ranked[min(int(0.95 * len(ranked)), len(ranked) - 1)] if ranked else 0.0
+    return ranked[min(int(0.95 * len(ranked)), len(ranked) - 1)] if ranked else None
 
 
 def _shifted(demand: Demand, first_s: float) -> Demand:

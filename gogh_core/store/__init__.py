@@ -1,18 +1,21 @@
 """The store: the one way to the database, its snapshot, its Parquet samples and its queries."""
 
 from gogh_core.store.ageing import AgeReport
-from gogh_core.store.database import Store, append_rows, now_utc
+from gogh_core.store.database import Glance, Store, append_rows
+from gogh_core.store.files import now_utc
 from gogh_core.store.queries import Parameter, Query, ask, queries, query_names, run_query
-from gogh_core.store.texts import fetch, statement
+from gogh_core.store.texts import fetch, fetch_rows, statement
 
 __all__ = [
     "AgeReport",
+    "Glance",
     "Parameter",
     "Query",
     "Store",
     "append_rows",
     "ask",
     "fetch",
+    "fetch_rows",
     "now_utc",
     "queries",
     "query_names",

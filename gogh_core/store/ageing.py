@@ -55,9 +55,8 @@ def only_one(store: Store) -> Iterator[None]:
         yield
 
 
-def age(store: Store) -> AgeReport:
+def age(store: Store, now: datetime) -> AgeReport:
     """Move what is old enough, compact, expire, and remove what is not needed any more."""
-    now = store.clock()
     cutoff = (now - timedelta(hours=store.settings.store.hot_hours)).replace(
         minute=0, second=0, microsecond=0
     )
@@ -197,7 +196,7 @@ def _write(
 def _enter(store: Store, connection: duckdb.DuckDBPyConnection, entry: dict[str, Any]) -> None:
     """Enter a file in the manifest; with the commit it counts."""
     size = (store.samples / entry["file"]).stat().st_size
-    fetch(connection, "store_enter_file", bytes=size, created_at=store.clock(), **entry)
+    fetch(connection, "store_enter_file", bytes=size, created_at=files.now_utc(), **entry)
 
 
 def _sql(name: str, table: str) -> str:

@@ -47,7 +47,8 @@ def backup(store: Store, to: Path) -> Path:
     listed = {_DATABASE: files.checksum(database)}
     for name in names:
         listed[f"samples/{name}"] = files.checksum(staged / "samples" / name)
-    raw = {"schema": _SCHEMA, "gogh": __version__, "at": store.clock().isoformat(), "files": listed}
+    at = files.now_utc().isoformat()
+    raw = {"schema": _SCHEMA, "gogh": __version__, "at": at, "files": listed}
     (staged / _LIST).write_text(json.dumps(raw, indent=1) + "\n", encoding="utf-8")
     files.sync(staged / _LIST)
     files.replace(staged, to)
@@ -71,7 +72,7 @@ def restore(store: Store, source: Path) -> None:
         for name in names:
             _put(source / "samples" / name, store.samples / name, listed[f"samples/{name}"])
         with store.connect(staged) as connection, transaction(connection):
-            migrations.apply_migrations(connection, missing, store.clock())
+            migrations.apply_migrations(connection, missing, files.now_utc())
             views.renew(connection, store.samples)
         files.sync(staged)
         with store.gate():

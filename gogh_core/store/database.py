@@ -11,9 +11,9 @@ import re
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from datetime import UTC, datetime
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from datetime import datetime
 from pathlib import Path
 
 import duckdb
@@ -24,25 +24,20 @@ from gogh_core.settings import Settings
 from gogh_core.store import ageing, backups, files, gate, migrations, publishing, views
 from gogh_core.store.texts import fetch, fill, run, statement, transaction
 
-__all__ = ["Store", "now_utc"]
+__all__ = ["Glance", "Store"]
 
 Connection = duckdb.DuckDBPyConnection
-
-
-def now_utc() -> datetime:
-    """The wall clock."""
-    return datetime.now(UTC)
 
 
 class Store:
     """The database, its snapshot and its Parquet samples."""
 
-    def __init__(self, settings: Settings, *, clock: Callable[[], datetime] = now_utc) -> None:
+    def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self.clock = clock
         self.path: Path = settings.database
         self.samples: Path = self.path.parent / "samples"
         self.snapshot_path: Path = self.path.with_suffix(".snapshot" + self.path.suffix)
+        self._gate = self.path.with_name(self.path.name + ".open")
         self._timeout_s = settings.store.lock_timeout_s
 
     def migrate(self) -> None:
@@ -74,20 +69,20 @@ class Store:
 
     def _apply(self, path: Path, missing: tuple[migrations.Migration, ...]) -> None:
         with self.connect(path) as connection, transaction(connection):
-            migrations.apply_migrations(connection, missing, self.clock())
+            migrations.apply_migrations(connection, missing, files.now_utc())
             views.renew(connection, self.samples)
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
         """One transaction on a short read-write connection; rolled back when the block raises."""
-        self._must_exist()
+        self.must_exist()
         with self.gate(), self.connect() as connection, transaction(connection):
             yield connection
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
         """The newest data, read-only, for the program itself; short, it shares the gate."""
-        self._must_exist()
+        self.must_exist()
         with self.gate(), self.connect(read_only=True) as connection:
             yield connection
 
@@ -104,9 +99,32 @@ class Store:
         finally:
             _one_snapshot.release()
 
+    @contextmanager
+    def glance(self, wait_s: float = 0.2) -> Iterator[Glance]:
+        """The store as one look at it: the newest data, or the snapshot while others write.
+
+        It waits no longer than `wait_s` for those who write, unless nothing was published yet.
+        """
+        self.must_exist()
+        with ExitStack() as stack:
+            fresh = True
+            try:
+                stack.enter_context(gate.hold(self._gate, wait_s))
+                connection = stack.enter_context(self.connect(read_only=True))
+            except StoreLocked:
+                fresh = not self.snapshot_path.exists()
+                connection = stack.enter_context(self.read() if fresh else self.snapshot())
+            if migrations.check(connection, str(self.path), migrations.known()):
+                raise StoreError(
+                    "is of an older GOGH",
+                    where=str(self.path),
+                    todo="`gogh up` or a cycle renews it",
+                )
+            yield Glance(self.settings, connection, fresh=fresh)
+
     def publish(self) -> Path:
         """Make what is committed now the snapshot that people read."""
-        self._must_exist()
+        self.must_exist()
         with _told(self.path.parent):
             return publishing.publish(self)
 
@@ -118,15 +136,18 @@ class Store:
             append_rows(connection, table, rows)
         return int(rows.num_rows)
 
-    def age(self) -> ageing.AgeReport:
-        """Move samples older than the hot hours to Parquet, compact full days, drop old ones."""
-        self._must_exist()
+    def age(self, now: datetime) -> ageing.AgeReport:
+        """Move samples older than the hot hours to Parquet, compact full days, drop old ones.
+
+        `now` is the cluster's time, as the samples' is.
+        """
+        self.must_exist()
         with _told(self.samples):
-            return ageing.age(self)
+            return ageing.age(self, now)
 
     def backup(self, to: Path) -> Path:
         """Write database and samples to a fresh folder."""
-        self._must_exist()
+        self.must_exist()
         with _told(to):
             return backups.backup(self, to)
 
@@ -138,7 +159,7 @@ class Store:
     @contextmanager
     def gate(self) -> Iterator[None]:
         """Nobody else opens the database while this is held."""
-        with gate.hold(self.path.with_name(self.path.name + ".open"), self._timeout_s):
+        with gate.hold(self._gate, self._timeout_s):
             yield
 
     @contextmanager
@@ -207,11 +228,29 @@ class Store:
         finally:
             connection.close()
 
-    def _must_exist(self) -> None:
+    def must_exist(self) -> None:
+        """Raise where there is no database yet."""
         if not self.path.exists():
             raise StoreError(
                 "there is no database yet", where=str(self.path), todo="run a cycle or `gogh demo`"
             )
+
+
+class Glance(Store):
+    """A store that is only read, by one connection that is open already."""
+
+    def __init__(self, settings: Settings, connection: Connection, *, fresh: bool) -> None:
+        super().__init__(settings)
+        self._connection = connection
+        self.fresh = fresh
+        """Whether it is the newest data, not the last snapshot."""
+
+    @contextmanager
+    def read(self) -> Iterator[Connection]:
+        """The open connection."""
+        yield self._connection
+
+    snapshot = read
 
 
 # In one process DuckDB shares an instance, and its locked settings, between connections to one

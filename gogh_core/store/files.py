@@ -6,6 +6,7 @@ import hashlib
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 
 from gogh_core.store import gate
@@ -14,6 +15,7 @@ __all__ = [
     "checksum",
     "copy",
     "make_folder",
+    "now_utc",
     "only_one",
     "prune",
     "remove",
@@ -22,6 +24,11 @@ __all__ = [
     "sync_folder",
     "write_at",
 ]
+
+
+def now_utc() -> datetime:
+    """The wall's clock: of files and processes. What the cluster does has the cluster's time."""
+    return datetime.now(UTC)
 
 
 def _copy_range(source: int, target: int, start: int, length: int) -> int:

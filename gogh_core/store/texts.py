@@ -7,11 +7,13 @@ and queries are listed for the modules of this room.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from functools import cache
 from importlib import resources
+from itertools import chain, count
 from typing import Any
 
 import duckdb
@@ -19,7 +21,7 @@ import pyarrow as pa
 
 from gogh_core.errors import InvalidInput
 
-__all__ = ["Text", "fetch", "fill", "run", "statement", "texts", "transaction"]
+__all__ = ["Text", "fetch", "fetch_rows", "fill", "run", "statement", "texts", "transaction"]
 
 # What DuckDB says when a signal came while it worked.
 _INTERRUPTED = "Query interrupted"
@@ -62,6 +64,29 @@ def fetch(connection: duckdb.DuckDBPyConnection, name: str, /, **parameters: Any
     return run(connection, statement(name), parameters)
 
 
+def fetch_rows(
+    connection: duckdb.DuckDBPyConnection, name: str, /, **parameters: Any
+) -> list[dict[str, Any]]:
+    """What `fetch` gives, as one dictionary for each row.
+
+    Times are made here: Arrow's own way imports pandas, which is most of the time of a command
+    that only shows something.
+    """
+    table = fetch(connection, name, **parameters)
+    columns = [_values(column) for column in table.columns]
+    return [dict(zip(table.column_names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def _values(column: pa.ChunkedArray) -> list[Any]:
+    if not (pa.types.is_timestamp(column.type) and column.type.tz):
+        return list(column.to_pylist())
+    counts = column.cast(pa.timestamp("us", tz="UTC")).cast(pa.int64()).to_pylist()
+    return [None if us is None else _EPOCH + timedelta(microseconds=us) for us in counts]
+
+
 def run(connection: duckdb.DuckDBPyConnection, sql: str, parameters: dict[str, Any]) -> pa.Table:
     """Run every statement of a text with the parameters it names; the last result as Arrow."""
     result = pa.table({})
@@ -74,7 +99,17 @@ def run(connection: duckdb.DuckDBPyConnection, sql: str, parameters: dict[str, A
         with _interruptible():
             relation = connection.sql(part.query, params=bound or None)
             result = pa.table({}) if relation is None else relation.to_arrow_table()
-    return result
+    return result.rename_columns(_distinct(result.column_names))
+
+
+def _distinct(names: Sequence[str]) -> list[str]:
+    """Column names as DuckDB makes them distinct in a subquery: a, a, b become a, a_1, b."""
+    found: dict[str, str] = {}
+    for name in names:
+        tries = chain([name], (f"{name}_{number}" for number in count(1)))
+        free = next(made for made in tries if made.casefold() not in found)
+        found[free.casefold()] = free
+    return list(found.values())
 
 
 @contextmanager

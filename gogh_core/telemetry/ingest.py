@@ -1,4 +1,4 @@
-"""Ingest: records of the cluster manager, every file of the spool, Prometheus; then observations.
+"""Ingest: records of the manager, every file of the spool, Prometheus; then what they amount to.
 
 `ingest` is what a cycle calls. Each source fails on its own: a source that gives no answer is
 `unavailable`, a batch that breaks its contract is `refused`, and the others go on. The report adds
@@ -22,9 +22,11 @@ from gogh_core.errors import BatchRefused, SourceUnavailable
 from gogh_core.settings import Settings
 from gogh_core.store import Store, fetch
 from gogh_core.telemetry import prometheus, skew
+from gogh_core.telemetry.changes import record_changes
+from gogh_core.telemetry.measure import measure
 from gogh_core.telemetry.observe import observe
 from gogh_core.telemetry.parse import Parser, Piece, pieces
-from gogh_core.telemetry.records import record_state
+from gogh_core.telemetry.records import keep_records
 from gogh_core.telemetry.report import IngestReport, SourceReport
 from gogh_core.telemetry.retain import clean_spool, known_files
 from gogh_core.telemetry.spool import (
@@ -56,7 +58,7 @@ def ingest(
     state: ClusterState | None = None,
     tell: Tell = lambda _: None,
 ) -> IngestReport:
-    """Take in everything new and compute the observations it touches.
+    """Take in everything new, and compute the windows and observations it touches.
 
     Each opening of the database costs what some thousand rows cost, so there are few; and Arrow's
     own allocator takes five times as long for memory it has not touched as the system's.
@@ -65,7 +67,7 @@ def ingest(
     suites = load_suites(settings)
     reports: list[SourceReport] = []
     if state is not None:
-        reports.append(record_state(store, settings, state, suites=suites, now=now))
+        reports.append(keep_records(store, settings, state, suites=suites, now=now))
     with store.read() as connection:
         clocks, known = skew.Clocks(connection), known_files(connection)
     reports.extend(
@@ -75,6 +77,9 @@ def ingest(
         reports.append(ingest_prometheus(store, settings, suites["gpu_samples"], now))
     with store.write() as connection:
         skews = clocks.settle(connection, now)
+        if state is not None:
+            record_changes(connection, settings, state)
+        measure(connection, settings, now=now)
         observations = observe(connection, settings, now=now, suite=suites["observations"])
     removed = clean_spool(store, settings, known, tell=tell)
     return IngestReport(tuple(reports), observations, skews, removed)

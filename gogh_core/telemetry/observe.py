@@ -25,7 +25,7 @@ from gogh_core.contracts import record as record_run
 from gogh_core.settings import Settings
 from gogh_core.store import fetch
 from gogh_core.telemetry.rates import Rate, Reports, robust_rate
-from gogh_core.telemetry.stays import Event, Stay, Stretch, build_stays, stretches
+from gogh_core.telemetry.stays import Stay, Stretch, build_stays, read_events, stretches
 from gogh_core.telemetry.take import fill_temporary
 
 __all__ = ["observe"]
@@ -83,11 +83,7 @@ def _load(connection: duckdb.DuckDBPyConnection, since: float, until: float) -> 
     listed = fetch(connection, "telemetry_stay_servers").to_pylist()
     servers = {row["server_id"]: row for row in listed}
     spread = {job: bool(row["spread"]) for job, row in jobs.items()}
-    raw = fetch(connection, "telemetry_stay_events", since=since, until=until).to_pylist()
-    events = [
-        Event(e["job_id"], e["ts"], e["event"], e["server_id"], tuple(sorted(e["gpus"] or ())))
-        for e in raw
-    ]
+    events = read_events(connection, since=since, until=until)
     checkpoints: dict[str, list[tuple[float, float]]] = defaultdict(list)
     for event in events:
         if event.event == "checkpointed":
@@ -262,7 +258,7 @@ def _rows(
         places = listed[-1].places
         job = world.jobs[key.job]
         partner = world.jobs[key.partner]["job_class"] if key.partner else None
-        going_on = listed[-1].stay.end == math.inf
+        going_on = listed[-1].stay.open
         rows.append(
             {
                 "observation_id": hashlib.sha256(identity.encode()).hexdigest()[:24],

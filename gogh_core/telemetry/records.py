@@ -1,9 +1,9 @@
-"""Job and node records from the cluster manager: who is there, who ran where, when, with whom.
+"""Job and node records from the cluster manager: which servers and jobs there are, and where.
 
-`record_state` checks a `ClusterState` against the contracts of servers, gpus and jobs, keeps what
-is clean, and derives events (started, stopped, ...) from what changed. A record that breaks its
-contract is held in quarantine, the last good one stays, and `trusted` tells the planner to leave
-that server or job alone.
+`keep_records` checks a `ClusterState` against the contracts of servers, gpus and jobs and keeps
+what is clean; `record_state` adds the events that follow from it. A record that breaks its contract
+is held in quarantine, the last good one stays, and `trusted` tells the planner to leave that server
+or job alone.
 """
 
 from __future__ import annotations
@@ -24,10 +24,11 @@ from gogh_core.contracts import record as record_run
 from gogh_core.domain import ClusterState, JobState, JobStatus, ServerStatus, Slot
 from gogh_core.settings import Settings
 from gogh_core.store import Store, fetch
+from gogh_core.telemetry.changes import record_changes
 from gogh_core.telemetry.report import Counts, SourceReport
 from gogh_core.telemetry.take import fill_temporary
 
-__all__ = ["Trust", "record_state", "trusted"]
+__all__ = ["Trust", "keep_records", "record_state", "trusted"]
 
 _TIME = pa.timestamp("us", "UTC")
 _SERVERS = {
@@ -41,6 +42,7 @@ _SERVERS = {
     "drain": pa.bool_(),
     "keep_on": pa.bool_(),
     "foreign_gpus": pa.list_(pa.int32()),
+    "since": _TIME,
 }
 _GPUS = {
     "server_id": pa.string(),
@@ -82,23 +84,24 @@ _JOBS = {
     "moves": pa.int32(),
     "steps_done": pa.float64(),
 }
-_EVENTS = {
-    "job_id": pa.string(),
-    "ts": _TIME,
-    "event": pa.string(),
-    "server_id": pa.string(),
-    "gpus": pa.list_(pa.int32()),
-    "partner_job_id": pa.string(),
-    "detail": pa.string(),
-}
-_ENDED = {
-    JobState.FINISHED: "finished",
-    JobState.FAILED: "failed",
-    JobState.CANCELLED: "cancelled",
-}
 
 
 def record_state(
+    store: Store,
+    settings: Settings,
+    state: ClusterState,
+    *,
+    now: datetime,
+    suites: Mapping[str, Suite] | None = None,
+) -> SourceReport:
+    """Keep what the cluster manager reports, and the events that follow from it."""
+    report = keep_records(store, settings, state, now=now, suites=suites)
+    with store.write() as connection:
+        record_changes(connection, settings, state)
+    return report
+
+
+def keep_records(
     store: Store,
     settings: Settings,
     state: ClusterState,
@@ -115,18 +118,12 @@ def record_state(
         "jobs": (_JOBS, [_job(status) for status in state.jobs]),
     }
     with store.write() as connection:
-        before = {
-            row["job_id"]: row for row in fetch(connection, "telemetry_job_places").to_pylist()
-        }
         for table, (types, rows) in tables.items():
             counts, warnings, refused = _keep(
                 connection, suites[table], types, rows, state=state, now=now
             )
             report = report.plus(counts, warnings)
             report = replace(report, refused=(*report.refused, *refused))
-        events = _events(state, before)
-        connection.register("changes", _table(_EVENTS, events))
-        fetch(connection, "telemetry_store_changes", window_s=settings.cycle.window_s)
     return report
 
 
@@ -157,7 +154,7 @@ def _keep(
     fill_temporary(connection, "records", verdict, late_s=0.0)
     name = suite.table
     counted = fetch(connection, "telemetry_records_aside", table=name, now=now, batch_id=batch_id)
-    fetch(connection, f"telemetry_store_{name}", now=now)
+    fetch(connection, f"telemetry_store_{name}", now=now, at=state.at)
     counts = Counts(**counted.to_pylist()[0])
     at = state.at.isoformat()
     fetch(
@@ -202,6 +199,7 @@ def _server(status: ServerStatus) -> dict[str, Any]:
         "drain": status.drain,
         "keep_on": status.keep_on,
         "foreign_gpus": list(status.foreign_gpus),
+        "since": status.since,
     }
 
 
@@ -266,41 +264,6 @@ def _job(status: JobStatus) -> dict[str, Any]:
         "moved_at": status.moved_at,
         "moves": status.moves,
         "steps_done": status.steps_done,
-    }
-
-
-def _events(state: ClusterState, before: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """What happened to jobs since the records were last kept."""
-    found: list[dict[str, Any]] = []
-    for status in state.jobs:
-        was = before.get(status.job.id)
-        old = _places(was["slots"]) if was and was["state"] == "running" else set()
-        new = set(status.slots) if status.state is JobState.RUNNING else set()
-        at = status.since if status.since is not None and status.since <= state.at else state.at
-        if was is None:
-            found.append(_event(status, status.job.submitted_at, "submitted", None))
-        if status.state in _ENDED:
-            if was is not None and was["state"] != str(status.state):
-                found.append(_event(status, at, _ENDED[status.state], None))
-            continue
-        found += [_event(status, at, "stopped", slot) for slot in sorted(old - new, key=repr)]
-        found += [_event(status, at, "started", slot) for slot in status.slots if slot in new - old]
-    return found
-
-
-def _places(text: str) -> set[Slot]:
-    return {Slot.from_dict(entry) for entry in json.loads(text)}
-
-
-def _event(status: JobStatus, ts: datetime, event: str, slot: Slot | None) -> dict[str, Any]:
-    return {
-        "job_id": status.job.id,
-        "ts": ts,
-        "event": event,
-        "server_id": slot.server if slot else None,
-        "gpus": list(slot.gpus) if slot else None,
-        "partner_job_id": status.partners[0] if slot and len(status.partners) == 1 else None,
-        "detail": "seen by the cluster manager",
     }
 
 

@@ -13,7 +13,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-__all__ = ["Event", "Stay", "Stretch", "build_stays", "stretches"]
+import duckdb
+
+from gogh_core.store import fetch
+
+__all__ = ["Event", "Stay", "Stretch", "build_stays", "read_events", "stretches"]
 
 _ENDS = frozenset({"finished", "failed", "cancelled"})
 
@@ -38,6 +42,11 @@ class Stay:
     gpus: tuple[int, ...]
     start: float
     end: float = math.inf
+
+    @property
+    def open(self) -> bool:
+        """Whether the job is still there."""
+        return self.end == math.inf
 
     def shares_with(self, other: Stay) -> bool:
         """Whether they had a GPU in common at some moment."""
@@ -67,6 +76,17 @@ class Stretch:
     def gpus(self) -> int:
         """How many GPUs it had."""
         return sum(len(gpus) for _, gpus in self.places)
+
+
+def read_events(
+    connection: duckdb.DuckDBPyConnection, *, since: float, until: float
+) -> list[Event]:
+    """What the log has before `until` of every job that was not over by `since`."""
+    rows = fetch(connection, "telemetry_stay_events", since=since, until=until).to_pylist()
+    return [
+        Event(e["job_id"], e["ts"], e["event"], e["server_id"], tuple(sorted(e["gpus"] or ())))
+        for e in rows
+    ]
 
 
 def build_stays(events: Iterable[Event], spread: Mapping[str, bool]) -> list[Stay]:

@@ -1,7 +1,7 @@
 """What cannot wait for the next window, told from two looks at the cluster.
 
 `look` is pure: what was seen before and what is seen now give the events between them; each thing
-is told once, when it begins. The flow `watch` keeps what was seen and sends the events; an
+is told once, when it begins. `gogh watch` keeps what was seen and sends the events; an
 automation makes a replan of them, one for a whole storm.
 """
 

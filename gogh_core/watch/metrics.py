@@ -59,7 +59,7 @@ def exposition(store: Store, settings: Settings, *, wall_s: float) -> str:
         page.add("gogh_window_seconds", "gauge", "Length of a window.",
                  [({}, settings.cycle.window_s)])  # fmt: skip
         _cycles(page, store)
-        _windows(page, store, settings)
+        _windows(page, store)
         _data(page, store)
     return "\n".join(page.lines) + "\n"
 
@@ -91,13 +91,16 @@ def _cycles(page: _Page, store: Store) -> None:
               ({"state": "waiting"}, newest["waiting"])])  # fmt: skip
 
 
-def _windows(page: _Page, store: Store, settings: Settings) -> None:
-    seen = [row for row in readings.windows(store, settings, rows=6) if row["measured_w"]]
-    if seen:
-        page.add("gogh_measured_watts", "gauge", "Measured draw in the newest measured window.",
-                 [({}, seen[-1]["measured_w"])])  # fmt: skip
-        page.add("gogh_promises_kept_ratio", "gauge", "Share of promises kept in that window.",
-                 [({}, seen[-1]["kept"])])  # fmt: skip
+def _windows(page: _Page, store: Store) -> None:
+    last = readings.last_window(store)
+    if last is not None:
+        page.add("gogh_measured_watts", "gauge", "Measured draw in the last window.",
+                 [({}, last["measured_w"])])  # fmt: skip
+        page.add("gogh_covered_ratio", "gauge", "Share of the last window that samples cover.",
+                 [({}, last["covered"])])  # fmt: skip
+        page.add("gogh_promises_kept_ratio", "gauge",
+                 "Share of promised job-seconds of the last window that were kept.",
+                 [({}, last["kept"])])  # fmt: skip
     errors: dict[str, float] = {}
     for row in readings.accuracy(store, rows=3):
         errors[str(row["network"])] = row["error"]

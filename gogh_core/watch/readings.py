@@ -6,12 +6,22 @@ for a dashboard; before the first snapshot there is nothing to tell.
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
-from gogh_core.settings import Settings
-from gogh_core.store import Store, fetch
+from gogh_core.store import Store, fetch_rows
 
-__all__ = ["accuracy", "batches", "held", "newest", "rows_of", "versions", "windows"]
+__all__ = [
+    "accuracy",
+    "batches",
+    "held",
+    "last_window",
+    "missed",
+    "newest",
+    "rows_of",
+    "versions",
+    "windows",
+]
 
 Rows = list[dict[str, Any]]
 
@@ -21,13 +31,18 @@ def rows_of(store: Store, name: str, **parameters: Any) -> Rows:
     if not store.snapshot_path.exists():
         return []
     with store.snapshot() as connection:
-        found: Rows = fetch(connection, name, **parameters).to_pylist()
-    return found
+        return fetch_rows(connection, name, **parameters)
 
 
-def windows(store: Store, settings: Settings, *, rows: int = 24) -> Rows:
+def windows(store: Store, *, rows: int = 24) -> Rows:
     """Planned and measured draw and kept promises of the newest windows, oldest first."""
-    return rows_of(store, "watch_windows", rows=rows, window_s=float(settings.cycle.window_s))
+    return rows_of(store, "watch_windows", rows=rows)
+
+
+def last_window(store: Store) -> dict[str, Any] | None:
+    """The newest window that is over and was measured; None before the first."""
+    found = rows_of(store, "watch_last_window")
+    return found[0] if found else None
 
 
 def accuracy(store: Store, *, rows: int = 24) -> Rows:
@@ -43,6 +58,11 @@ def batches(store: Store, *, rows: int = 40) -> Rows:
 def held(store: Store) -> Rows:
     """What is in quarantine, by expectation."""
     return rows_of(store, "watch_quarantine")
+
+
+def missed(store: Store, since: datetime) -> list[str]:
+    """Running jobs whose promise was missed all the time since then."""
+    return [row["job_id"] for row in rows_of(store, "watch_missed", since=since)]
 
 
 def versions(store: Store, *, rows: int = 12) -> Rows:

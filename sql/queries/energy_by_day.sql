@@ -1,4 +1,4 @@
--- Energy by day. One row for each day (UTC) of the last days.
+-- Energy of the GPUs by day. One row for each day (UTC) of the last days.
 -- parameter days DOUBLE 30
 SELECT
     date_trunc('day', "minute")::DATE AS "day",

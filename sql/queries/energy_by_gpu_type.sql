@@ -1,4 +1,4 @@
--- Energy by GPU type. One row for each GPU type with samples in the last hours.
+-- Energy of the GPUs by type. One row for each GPU type with samples in the last hours.
 -- parameter hours DOUBLE 24
 SELECT
     gpu_type,

@@ -9,5 +9,5 @@ SELECT
     round(1 - joules_per_step_after / joules_per_step_before, 3) AS energy_saved_share,
     reason
 FROM move_results
-ORDER BY created_at DESC, job_id
+ORDER BY window_start DESC, revision DESC, job_id
 LIMIT $moves;

@@ -1,5 +1,10 @@
--- Every word about one plan's approval, oldest first.
-SELECT plan_id, decision, who, why, ts
-FROM approvals
-WHERE plan_id = $plan_id
-ORDER BY ts, decision <> 'asked', rowid;  -- a question comes before its answer, also at one moment
+-- The question about one plan and its answer.
+SELECT
+    plan_id,
+    decision,
+    coalesce(who, 'gogh') AS who,
+    coalesce(why, asks) AS why,
+    coalesce(decided_at, asked_at) AS "at",
+    asked_at
+FROM questions
+WHERE plan_id = $plan_id;

@@ -1,6 +1,5 @@
--- Plans that were asked about and not answered, newest first.
-SELECT plan_id, arg_max(why, ts) FILTER (decision = 'asked') AS why, min(ts) AS asked_at
-FROM approvals
-GROUP BY plan_id
-HAVING count(*) FILTER (decision <> 'asked') = 0
-ORDER BY asked_at DESC;
+-- Questions that were not answered and have time left, about the newest plan first.
+SELECT plan_id, cycle_id, asks AS why, asked_at, run_id
+FROM questions
+WHERE decision = 'asked' AND ($since IS NULL OR asked_at >= $since)
+ORDER BY window_start DESC, revision DESC, asked_at DESC;

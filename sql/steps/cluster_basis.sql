@@ -1,5 +1,5 @@
 -- The state of the cluster one plan was made for.
-SELECT basis_json, base_w, ts
+SELECT basis_json, ts
 FROM bases
 WHERE plan_id = $plan_id
 ORDER BY ts

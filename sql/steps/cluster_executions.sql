@@ -1,4 +1,4 @@
--- The newest word about each plan that was handed over, newest first, with counts of its actions.
+-- The newest word about each plan that was tried, newest first, with counts of its actions.
 WITH counts AS (
     SELECT
         plan_id,
@@ -23,5 +23,5 @@ SELECT
     coalesce(counts.skipped, 0) AS skipped
 FROM executions
 LEFT JOIN counts USING (plan_id)
-ORDER BY executions.changed_at DESC, executions.plan_id
+ORDER BY executions.window_start DESC NULLS LAST, executions.revision DESC, executions.changed_at DESC
 LIMIT $limit;

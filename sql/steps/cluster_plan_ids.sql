@@ -1,6 +1,6 @@
--- Plans whose id begins so, newest first.
+-- Plans whose id begins so; one that is called exactly so comes first.
 SELECT plan_id
 FROM plans
 WHERE starts_with(plan_id, $prefix)
-ORDER BY created_at DESC
+ORDER BY plan_id
 LIMIT 3;

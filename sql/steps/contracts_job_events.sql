@@ -7,7 +7,7 @@ SELECT
         OR (len(b.gpus) > 0 AND list_min(b.gpus) >= 0 AND list_max(b.gpus) < s.gpus) AS gpus_known,
     epoch(b.ts) - epoch(f.now) AS ahead_s,
     b.event IN ('started', 'moved') AND (b.server_id IS NULL OR b.gpus IS NULL) AS place_missing,
-    row_number() OVER (PARTITION BY b.job_id, b.ts, b.event, b.server_id ORDER BY b.row_id) > 1 AS is_copy
+    row_number() OVER (PARTITION BY b.job_id, b.ts, b.event, b.server_id, b.gpus ORDER BY b.row_id) > 1 AS is_copy
 FROM batch AS b
 CROSS JOIN facts AS f
 LEFT JOIN servers AS s ON s.server_id = b.server_id

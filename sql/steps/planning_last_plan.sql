@@ -1,7 +1,2 @@
--- The newest plan that was handed over: the one that runs.
-SELECT p.plan_id, p.cycle_id, p.plan_json, p.power_w, p.emitted_at
-FROM plans AS p
-JOIN cycles AS c USING (cycle_id)
-WHERE p.emitted_at IS NOT NULL
-ORDER BY c.window_start DESC, c.revision DESC
-LIMIT 1;
+-- The plan that runs.
+SELECT plan_id, cycle_id, plan_json, power_w, emitted_at FROM running_plan;

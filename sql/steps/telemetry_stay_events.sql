@@ -1,8 +1,10 @@
 -- Events of every job that had not ended before a moment, in the order they came.
 WITH ended AS (
     SELECT job_id, max(ts) AS ts FROM job_events
-    WHERE event IN ('finished', 'failed', 'cancelled')
+    WHERE event IN ('started', 'moved', 'finished', 'failed', 'cancelled')
     GROUP BY job_id
+    -- One that was started again is not over.
+    HAVING arg_max(event, ts) IN ('finished', 'failed', 'cancelled')
 )
 SELECT e.job_id, epoch(e.ts) AS ts, e.event, e.server_id, e.gpus
 FROM job_events AS e

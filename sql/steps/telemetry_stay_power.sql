@@ -1,7 +1,7 @@
--- Mean power of the registered `pieces` (key, server_id, gpu_index, ts_from, ts_to), summed by key.
+-- Mean power (a sample speaks for the time before it) of the registered `pieces` (key, server_id, gpu_index, ts_from, ts_to), summed by key.
 WITH samples AS (
     SELECT server_id, gpu_index, ts, power_w
-    FROM gpu_samples
+    FROM gpu_samples_all
     WHERE ts BETWEEN to_timestamp($since) AND to_timestamp($until) AND power_w IS NOT NULL
 ),
 by_piece AS (
@@ -9,7 +9,7 @@ by_piece AS (
     FROM pieces AS p
     JOIN samples AS s
         ON s.server_id = p.server_id AND s.gpu_index = p.gpu_index
-        AND s.ts >= to_timestamp(p.ts_from) AND s.ts < to_timestamp(p.ts_to)
+        AND s.ts > to_timestamp(p.ts_from) AND s.ts <= to_timestamp(p.ts_to)
     GROUP BY ALL
 )
 SELECT

@@ -29,21 +29,24 @@ seconds AS (
     FROM there
     GROUP BY job_id, server_id, gpu_index, "minute"
 ),
-shares AS (
+beside AS (
     SELECT
-        *,
-        seconds / greatest(60, sum(seconds) OVER (PARTITION BY server_id, gpu_index, "minute")) AS share
-    FROM seconds
-    WHERE seconds > 0
+        s.*,
+        g.gpu_type,
+        g.energy_j,
+        g.seconds AS sampled_s,
+        sum(s.seconds) OVER (PARTITION BY server_id, gpu_index, "minute") AS all_s
+    FROM seconds AS s
+    JOIN gpu_minutes AS g USING (server_id, gpu_index, "minute")
+    WHERE s.seconds > 0
 )
 SELECT
-    shares.job_id,
-    shares.server_id,
-    shares.gpu_index,
-    gpu_minutes.gpu_type,
-    shares."minute",
-    shares.seconds,
-    shares.share * gpu_minutes.energy_j AS energy_j,
-    shares.share < shares.seconds / 60 AS shared
-FROM shares
-JOIN gpu_minutes USING (server_id, gpu_index, "minute");
+    job_id,
+    server_id,
+    gpu_index,
+    gpu_type,
+    "minute",
+    seconds,
+    energy_j * seconds / greatest(sampled_s, all_s) AS energy_j,
+    all_s > 60 AS shared
+FROM beside;

@@ -1,9 +1,10 @@
 -- One row for each move of a plan: what the job reached and drew before it and after it.
 CREATE OR REPLACE VIEW move_results AS
 WITH moved AS (
-    SELECT m.*, p.created_at
+    SELECT m.*, p.created_at, c.window_start, c.revision
     FROM moves AS m
     JOIN plans AS p USING (plan_id)
+    LEFT JOIN cycles AS c USING (cycle_id)
     WHERE m.kind = 'move'
 ),
 before AS (
@@ -19,6 +20,8 @@ after AS (
 SELECT
     m.plan_id,
     m.created_at,
+    m.window_start,
+    m.revision,
     m.job_id,
     m.from_slots,
     m.to_slots,

@@ -1,8 +1,5 @@
--- One row for each waiting job, with the reason that the newest plan gives.
+-- One row for each waiting job, with the reason that the running plan gives.
 CREATE OR REPLACE VIEW queue_now AS
-WITH newest AS (
-    SELECT plan_id FROM plans ORDER BY created_at DESC, plan_id LIMIT 1
-)
 SELECT
     j.job_id,
     j.owner,
@@ -14,5 +11,5 @@ SELECT
     epoch(j.seen_at) - epoch(j.submitted_at) AS waited_s,
     coalesce(w.reason, 'not planned yet') AS reason
 FROM jobs AS j
-LEFT JOIN (SELECT * FROM waiting JOIN newest USING (plan_id)) AS w USING (job_id)
+LEFT JOIN (SELECT * FROM waiting SEMI JOIN running_plan USING (plan_id)) AS w USING (job_id)
 WHERE j.state = 'waiting';

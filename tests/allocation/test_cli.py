@@ -136,6 +136,8 @@ def test_a_plan_is_written_verified_and_explained(folder, gogh, tmp_path):
     code, said, _ = gogh("plan", problem, "--out", made, "--gap", "0.05")
     assert code == 0
     assert "gap" in said
+    spent = json.loads(made.read_text())["spent"]
+    assert f"draws {spent['power_w']:.1f} W, penalties " in said
     code, said, _ = gogh("verify", problem, made, "--json")
     assert code == 0
     assert json.loads(said) == {"good": True, "violations": [], "rules": []}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -16,7 +17,9 @@ from gogh_core.allocation import (
     rival_plan,
     verify,
 )
+from gogh_core.allocation.colgen import Search
 from gogh_core.allocation.compiled import Compiled
+from gogh_core.allocation.mapping import map_counts
 from gogh_core.allocation.master import Master
 from gogh_core.allocation.mip import Part, solve_mip
 from gogh_core.allocation.prices import Prices
@@ -142,3 +145,22 @@ def test_nobody_bids_for_a_side_that_no_job_of_the_class_may_use():
     top, who, _ = pricer._tops(bids, 0)
     assert (who[~np.isfinite(top)] == -1).all()
     assert not np.isfinite(top).all()
+
+
+def test_counts_that_ask_for_a_job_twice_are_mapped_with_it_once() -> None:
+    """Rounding merges columns of spread jobs, and may count one more than there are."""
+    options = [Option("v100", 1, ("A",), (9.0,), 200.0)]
+    servers = [ProblemServer("s1", "v100", 2, 100.0)]
+    jobs = [ProblemJob("a", "A", mode="spread", max_gpus=2, required_throughput=10.0)]
+    problem = Problem(300.0, 1e4, {"v100": 30.0}, servers, jobs, options)
+    compiled = Compiled(problem)
+    search = Search(compiled, solver="glpk", deadline=time.monotonic() + 60, notes=[])
+    try:
+        search.generate(1e-6)
+        columns = search.master.program.columns
+        counts = {i: 2 for i, column in enumerate(columns) if column.what[0] == "bundle"}
+        assert counts
+        seats = map_counts(compiled, search.master.program, counts)
+    finally:
+        search.lp.close()
+    assert set(seats) == {0}

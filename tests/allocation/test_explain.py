@@ -54,11 +54,11 @@ def told_truly(problem: Problem) -> tuple[int, int, int]:
                 continue
             (row,) = rows[option.what]
             forced = best_cost(problem, runs=(job.id, problem.table[row]))
-            said = INF if option.more_w is None else made.cost_w + option.more_w
+            said = INF if option.more is None else made.cost_w + option.more.cost
             assert said == pytest.approx(forced, rel=1e-6, abs=1e-5), option
             options += 1
         for sentence in told.binding:
-            assert re.search(r"would cost (\d+) W less", sentence)
+            assert re.search(r"would (draw|have) \d+", sentence)
             limits += 1
         for question in told.questions:
             if not question.sure:
@@ -163,7 +163,8 @@ def test_a_limit_that_binds_is_named_with_what_it_costs(limits, words, change):
     told = explain(problem, made, "low", time_limit_s=60)
     (said,) = [text for text in told.binding if words in text]
     free = plan(two_jobs(), gap=0.0)
-    assert f"{made.cost_w - free.cost_w:.0f} W less" in said
+    drawn = float(free.spent["power_w"]) - float(made.spent["power_w"])
+    assert f"draw {drawn:.0f} W more and have 1000 less in penalties" in said
     (helped,) = [question for question in told.questions if change in question.text]
     again = plan(helped.problem, gap=0.0)
     assert "low" in {placement.job for placement in again.placements}
@@ -192,7 +193,10 @@ def test_a_move_is_explained_with_what_staying_would_have_cost():
     (staying,) = [option for option in told.options if option.what == "Staying where it is"]
     pinned = [replace(j, pinned=True) if j.id == "g2" else j for j in moving.jobs]
     stayed = plan(replace(moving, jobs=pinned), gap=0.0)
-    assert staying.more_w == pytest.approx(stayed.cost_w - made.cost_w)
+    assert staying.more is not None
+    assert staying.more.cost == pytest.approx(stayed.cost_w - made.cost_w)
+    drawn = float(stayed.spent["power_w"]) - float(made.spent["power_w"])
+    assert staying.more.power_w == pytest.approx(drawn)
 
 
 def test_without_time_to_plan_again_prices_are_said_to_be_estimates():
@@ -203,6 +207,21 @@ def test_without_time_to_plan_again_prices_are_said_to_be_estimates():
     assert said
     assert all("about" in text and "by the prices" in text for text in said)
     assert any(one.changes for one in told if "waits" in one.decision)
+
+    assert not any(re.search(r"\d W (more|less)|save", text) for text in said)
+    assert all(o.more.power_w is None for one in told for o in one.options if o.more)
+
+
+def test_a_gain_within_the_gap_is_not_told_as_a_gain():
+    problem = two_jobs(quotas={"x": 1})
+    made = plan(problem, gap=0.0)
+    loose = replace(made, bound_w=made.cost_w - 5000.0, gap=0.5)
+    told = explain(problem, loose, "low", time_limit_s=60)
+    (blurred,) = told.binding
+    assert "nothing that can be told apart from the gap (50.00%)" in blurred
+    assert not re.search(r"\d W (more|less)", blurred)
+    runs = explain(problem, loose, "high", time_limit_s=60)
+    assert any("told apart from the gap" in text for text in runs.alternatives)
 
 
 def test_a_certificate_of_nonsense_takes_only_the_estimates_away(by_hand):

@@ -230,7 +230,9 @@ def test_who_waits_for_one_gpu_type_is_told_which():
     made = plan(Problem(300.0, 1000.0, {"new": 5.0, "old": 5.0}, servers, jobs, options), gap=0.0)
     (waiting,) = made.waiting
     assert waiting.job == "second"
-    assert waiting.reason == ("every GPU it could use (new) is taken by jobs that are worth more")
+    assert waiting.reason == (
+        "every GPU it could use (new) is taken by jobs that are worth more: first"
+    )
 
 
 def test_an_infeasible_plan_passes_the_verifier_too(monkeypatch):
@@ -244,3 +246,17 @@ def test_an_infeasible_plan_passes_the_verifier_too(monkeypatch):
     made = plan(problem)
     assert made.status == "infeasible"
     assert "the verifier cannot prove it" in made.notes[-1]
+
+
+def test_a_cluster_without_jobs_is_planned():
+    problem = Problem(
+        300.0,
+        10_000.0,
+        {"v100": 40.0},
+        [ProblemServer("s", "v100", 4, 200.0)],
+        [],
+        [Option("v100", 1, ("a",), (1.0,), 200.0)],
+    )
+    made = plan(problem, gap=0.0)
+    assert verify(problem, made) == []
+    assert [(switch.id, switch.action) for switch in made.servers] == [("s", "off")]

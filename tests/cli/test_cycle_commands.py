@@ -12,7 +12,12 @@ from typer.testing import CliRunner
 from gogh_core import estimation, telemetry
 from gogh_core.allocation import greedy
 from gogh_core.cli import app
+from gogh_core.cli.demo import plan_unattended
+from gogh_core.cli.demo_view import Silent
+from gogh_core.cluster import approval_of, open_manager
 from gogh_core.errors import InvalidInput
+from gogh_core.settings import load
+from gogh_core.store import Store
 
 
 @pytest.fixture(scope="module")
@@ -79,3 +84,32 @@ def test_the_demo_begins_afresh(tmp_path: Path, gogh: Any) -> None:
     (tmp_path / "something").touch()
     with pytest.raises(InvalidInput, match="not empty"):
         gogh("demo", "--home", str(tmp_path))
+
+
+def test_a_cap_that_stops_many_jobs_waits_for_a_person(gogh: Any) -> None:
+    running = {p["job"] for p in json.loads(gogh("replan", "--json").output)["plan"]["placements"]}
+    assert len(running) > 3
+    shown = gogh("replan", "--power-cap", "500", "--reason", "heat")
+    assert "running jobs stop, more than 2" in shown.output
+    assert "gogh approve" in shown.output
+    settings = load()
+    state = open_manager(settings, Store(settings)).state()
+    assert {status.job.id for status in state.jobs if status.slots} == running
+    assert "the power cap" in gogh("uncap").output
+
+
+def test_the_demo_approves_its_own_plans_and_says_so(gogh: Any, monkeypatch: Any) -> None:
+    gogh("replan", "--approve")
+    monkeypatch.setenv("GOGH_ALLOCATION__POWER_CAP_W", "500")
+    settings = load()
+    store = Store(settings)
+    manager = open_manager(settings, store)
+    manager.advance(settings.cycle.window_s)
+    report = plan_unattended(settings, manager, store, Silent())
+    assert report.outcome == "emitted"
+    assert report.plan is not None
+    assert len(report.plan.stops) > 2
+    assert "the demo approved the plan itself: " in report.degraded[-1]
+    word = approval_of(store, report.plan.id)
+    assert word is not None
+    assert (word.decision, word.who) == ("approved", "gogh demo")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import timedelta
 
 import pytest
 
@@ -76,6 +77,20 @@ class ManagerContract:
         assert isinstance(site.manager, ClusterManager)
         assert site.manager.name
         assert site.manager.capabilities.action_timeout_s >= 0
+
+    def test_its_clock_goes_on_and_never_back(self, site: Site) -> None:
+        before = site.manager.clock()
+        assert before.utcoffset() == timedelta(0)
+        site.manager.advance(60)
+        after = site.manager.clock()
+        assert after >= before
+        if not site.manager.real:
+            assert after - before == timedelta(seconds=60)
+
+    def test_a_refused_job_is_none_of_those_that_are_planned(self, site: Site) -> None:
+        refused = site.manager.refused()
+        assert not set(refused) & {status.job.id for status in site.manager.state().jobs}
+        assert all(refused.values())
 
     def test_state_lists_every_server_and_every_job(self, site: Site) -> None:
         state = site.manager.state()

@@ -59,8 +59,9 @@ def plan(
     stops: list[tuple[str, tuple[Slot, ...]]] | None = None,
     servers: dict[str, str] | None = None,
     partners: dict[str, str] | None = None,
+    held: tuple[str, ...] = (),
 ) -> Plan:
-    """A plan in few words; moved jobs get their placements too."""
+    """A plan in few words; moved jobs get their placements too, `held` opens cycles of moves."""
     partners = partners or {}
     moves = moves or []
     wanted = {**(places or {}), **{name: target for name, _, target in moves}}
@@ -73,7 +74,9 @@ def plan(
         1000.0,
         0.0,
         placements=tuple(Placement(j, s, partners.get(j), 5.0) for j, s in wanted.items()),
-        moves=tuple(Move(i + 1, j, s, t, "saves 40 W") for i, (j, s, t) in enumerate(moves)),
+        moves=tuple(
+            Move(i + 1, j, s, t, "saves 40 W", held=j in held) for i, (j, s, t) in enumerate(moves)
+        ),
         stops=tuple(Stop(0, j, s, "others come first") for j, s in (stops or [])),
         servers=tuple(ServerSwitch(s, a) for s, a in (servers or {}).items()),
     )
@@ -96,6 +99,7 @@ class Fake:
     before: Callable[[str], None] = lambda key: None
     """Called before each action; may raise."""
     after: Callable[[str], None] = lambda key: None
+    now: datetime = NOW
 
     @classmethod
     def of(cls, servers: list[ServerStatus], jobs: list[JobStatus], **more) -> Fake:
@@ -103,6 +107,15 @@ class Fake:
 
     def state(self) -> ClusterState:
         return ClusterState(NOW, tuple(self.servers.values()), tuple(self.jobs.values()))
+
+    def refused(self) -> dict[str, str]:
+        return {}
+
+    def clock(self) -> datetime:
+        return self.now
+
+    def advance(self, seconds: float) -> None:
+        self.now += timedelta(seconds=seconds)
 
     def _once(self, key: str) -> bool:
         self.before(key)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 
-from gogh_core.cluster import Capabilities, carry_out, executions, pause, resume
+from gogh_core.cluster import Capabilities, carry_out, disruptions, executions, pause, resume
 from gogh_core.domain import JobState, PowerState
 from gogh_core.errors import ActionFailed, ClusterUnavailable
-from gogh_core.settings import Settings
+from gogh_core.settings import GuardSettings, Settings
 from gogh_core.store import Store
 from tests.cluster.fake import NOW, Fake, at, plan, running, server, waiting
 
@@ -114,16 +115,33 @@ def test_a_crash_after_any_action_goes_on_where_it_stopped(
     assert fake.jobs["d"].slots == at("s3", 0, 1)
 
 
-def test_two_full_servers_swap_their_jobs(settings, store) -> None:
+@pytest.mark.parametrize(("held", "other"), [("a", "b"), ("b", "a")])
+def test_two_full_servers_swap_their_jobs_and_the_plan_says_which_is_held(
+    held, other, settings, store
+) -> None:
+    fake = Fake.of(
+        [server("s1", 1), server("s2", 1)], [running("a", at("s1", 0)), running("b", at("s2", 0))]
+    )
+    swap = plan(
+        moves=[("a", at("s1", 0), at("s2", 0)), ("b", at("s2", 0), at("s1", 0))], held=(held,)
+    )
+    report = carry(swap, fake, settings, store)
+    assert set(states(report).values()) == {"confirmed"}
+    assert fake.sent == [f"hold:{held}", f"move:{other}", f"place:{held}"]
+    assert fake.jobs["a"].slots == at("s2", 0)
+    assert fake.jobs["b"].slots == at("s1", 0)
+
+
+def test_a_swap_that_the_plan_does_not_open_is_abandoned_and_nothing_is_sent(
+    settings, store
+) -> None:
     fake = Fake.of(
         [server("s1", 1), server("s2", 1)], [running("a", at("s1", 0)), running("b", at("s2", 0))]
     )
     swap = plan(moves=[("a", at("s1", 0), at("s2", 0)), ("b", at("s2", 0), at("s1", 0))])
     report = carry(swap, fake, settings, store)
-    assert set(states(report).values()) == {"confirmed"}
-    assert fake.sent == ["hold:a", "move:b", "place:a"]
-    assert fake.jobs["a"].slots == at("s2", 0)
-    assert fake.jobs["b"].slots == at("s1", 0)
+    assert (report.state, report.replan, fake.sent) == ("abandoned", True, [])
+    assert "a, b wait for each other, and the plan holds none of them" in report.detail
 
 
 def test_a_failed_action_stops_only_those_that_need_it(fake, whole, settings, store) -> None:
@@ -330,3 +348,21 @@ def test_a_plan_that_stops_twice_for_the_same_reason_says_so_twice(
     fake.after = lambda key: pause(settings, store, who="ann", why="smoke", now=NOW)
     assert carry(whole, fake, settings, store, basis).state == "paused"
     assert executions(store)[0]["state"] == "paused"
+
+
+def test_the_journal_counts_how_often_each_job_was_moved_and_stopped(settings, store) -> None:
+    """A job that is held and placed again counts once; what was not sent, or is older, never."""
+    jobs = [running(name, at("s1", gpu)) for gpu, name in enumerate("abc")]
+    fake = Fake.of([server("s1"), server("s2")], jobs)
+    swap = plan(
+        moves=[("a", at("s1", 0), at("s1", 1)), ("b", at("s1", 1), at("s1", 0))],
+        stops=[("c", at("s1", 2))],
+        held=("a",),
+    )
+    carry(swap, fake, settings, store)
+    back = plan("p2", places={"c": at("s1", 2)}, moves=[("b", at("s1", 0), at("s2", 0))])
+    carry(back, fake, settings, store)
+    only_two = settings.model_copy(update={"guards": GuardSettings(max_moves=0)})
+    carry(plan("p3", stops=[("c", at("s1", 2))]), fake, only_two, store)
+    assert disruptions(store, since=NOW - timedelta(days=1)) == {"a": 1, "b": 2, "c": 1}
+    assert disruptions(store, since=NOW + timedelta(hours=1)) == {}

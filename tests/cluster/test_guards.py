@@ -64,7 +64,7 @@ def test_not_more_moves_than_allowed(fake, moving, settings, store) -> None:
     report = carry(moving, fake, with_guards(settings, max_moves=2), store)
     assert fake.sent == ["move:a", "move:b"]
     assert set(skipped(report)) == {"move:c", "move:d"}
-    assert "guard: 2 moves per cycle" in skipped(report)["move:c"]
+    assert "guard: 2 moves and stops per cycle" in skipped(report)["move:c"]
 
 
 def test_not_more_servers_switched_than_allowed(fake, settings, store) -> None:
@@ -77,13 +77,31 @@ def test_not_more_servers_switched_than_allowed(fake, settings, store) -> None:
     assert "1 servers switched" in skipped(report)["on:s4"]
 
 
-def test_young_jobs_and_those_that_just_moved_stay(fake, moving, settings, store) -> None:
+def test_whether_a_job_may_move_is_the_plans_decision(fake, moving, settings, store) -> None:
+    """The plan leaves young jobs alone unless they must leave; the executor knows no better."""
     fake.jobs["a"] = replace(fake.jobs["a"], since=NOW - timedelta(seconds=30))
     fake.jobs["b"] = replace(fake.jobs["b"], moved_at=NOW - timedelta(seconds=700))
     report = carry(moving, fake, settings, store)
-    assert "runs for 30 s, not yet 600 s" in skipped(report)["move:a"]
-    assert "moved 700 s ago, not yet 1200 s" in skipped(report)["move:b"]
-    assert fake.sent == ["move:c", "move:d"]
+    assert skipped(report) == {}
+    assert fake.sent == ["move:a", "move:b", "move:c", "move:d"]
+
+
+def test_stops_count_as_moves_do_and_moves_come_first(fake, settings, store) -> None:
+    both = plan(
+        moves=[("c", at("s1", 2), at("s2", 2)), ("d", at("s1", 3), at("s2", 3))],
+        stops=[("a", at("s1", 0)), ("b", at("s1", 1))],
+    )
+    report = carry(both, fake, with_guards(settings, max_moves=3), store)
+    assert sorted(fake.sent) == ["hold:a", "move:c", "move:d"]
+    assert skipped(report) == {"hold:b": "guard: 3 moves and stops per cycle"}
+
+
+def test_stops_count_in_an_owners_share(fake, settings, store) -> None:
+    stops = plan(stops=[("a", at("s1", 0)), ("b", at("s1", 1)), ("c", at("s1", 2))])
+    free = with_guards(settings, max_owner_share=0.5, approve_stop_share=1.0)
+    report = carry(stops, fake, free, store)
+    assert fake.sent == ["hold:a", "hold:b"]
+    assert "50% of ann's jobs move or stop" in skipped(report)["hold:c"]
 
 
 def test_never_more_than_a_share_of_an_owners_jobs(fake, moving, settings, store) -> None:
@@ -112,6 +130,20 @@ def test_a_real_cluster_is_only_advised_unless_told_otherwise(
     assert basis_of(store, "p1") == basis
     bold = settings.model_copy(update={"cluster": ClusterSettings(mode="act")})
     assert carry(moving, fake, bold, store).state == "done"
+
+
+def assert_brake(stops, jobs, state, real, settings, store) -> None:
+    """What becomes of a plan that stops so many of so many running jobs."""
+    names = [f"j{n}" for n in range(jobs)]
+    fake = Fake.of(
+        [server("s1", jobs)], [running(name, at("s1", n)) for n, name in enumerate(names)]
+    )
+    fake.real = real
+    bold = settings.model_copy(update={"cluster": ClusterSettings(mode="act")})
+    stopping = plan(stops=[(name, at("s1", n)) for n, name in enumerate(names[:stops])])
+    report = carry(stopping, fake, bold, store)
+    assert report.state == state
+    assert len(fake.sent) == (stops if state == "done" else 0)
 
 
 class TestApproval:
@@ -143,7 +175,7 @@ class TestApproval:
         report = carry(moving, fake, careful, store)
         assert report.state == "rejected"
         assert "rejected by ann: demo today" in report.detail
-        with pytest.raises(InvalidInput, match="was rejected already, by ann"):
+        with pytest.raises(InvalidInput, match="was already rejected by ann"):
             decide(store, "p1", approve=True, who="bob", why="", now=NOW)
         assert fake.sent == []
 
@@ -160,6 +192,19 @@ class TestApproval:
     def test_small_plans_need_nobody(self, fake, careful, store) -> None:
         small = plan(moves=[("a", at("s1", 0), at("s2", 0))])
         assert carry(small, fake, careful, store).state == "done"
+
+    @pytest.mark.parametrize(("stops", "jobs", "state"), [(2, 4, "done"), (3, 4, "waiting")])
+    @pytest.mark.parametrize("real", [False, True])
+    def test_by_default_a_few_stops_need_nobody_and_more_wait_on_every_manager(
+        self, stops, jobs, state, real, settings, store
+    ) -> None:
+        assert_brake(stops, jobs, state, real, settings, store)
+
+    @pytest.mark.parametrize(("stops", "jobs", "state"), [(4, 40, "done"), (5, 40, "waiting")])
+    def test_on_a_large_cluster_a_tenth_of_the_running_jobs_are_a_few(
+        self, stops, jobs, state, settings, store
+    ) -> None:
+        assert_brake(stops, jobs, state, False, settings, store)
 
     def test_stops_count_as_well(self, fake, settings, store) -> None:
         stopping = plan(stops=[("a", at("s1", 0))])

@@ -16,29 +16,9 @@ from gogh_core.domain import JobState, Plan
 from gogh_core.errors import InvalidInput
 from gogh_core.settings import ClusterSettings, GuardSettings, Settings
 from gogh_core.store import Store
+from gogh_core.telemetry import measure, record_state
 from tests.cluster.fake import NOW, Fake, at, plan, running, server, waiting
-
-
-def keep(store: Store, a_plan: Plan, power_w: float | None = None) -> None:
-    """Store a plan as planning does."""
-    row = {
-        "plan_id": a_plan.id,
-        "cycle_id": "c1",
-        "status": a_plan.status,
-        "solver": a_plan.solver,
-        "solve_s": a_plan.solve_s,
-        "cost_w": a_plan.cost_w,
-        "bound_w": a_plan.bound_w,
-        "gap": a_plan.gap,
-        "power_w": power_w,
-        "running": len(a_plan.placements),
-        "waiting": 0,
-        "plan_json": a_plan.to_json(),
-        "problem_sha256": None,
-        "created_at": NOW,
-        "emitted_at": None,
-    }
-    store.append("plans", pa.Table.from_pylist([row]))
+from tests.cluster.kept import keep
 
 
 def carry(a_plan: Plan, fake: Fake, settings: Settings, store: Store):
@@ -82,20 +62,19 @@ def test_differences_say_what_where_and_since_when() -> None:
 
 
 def test_the_reason_of_a_difference_comes_from_the_journal(settings, store) -> None:
-    fake = Fake.of([server("s1"), server("s2")], [running("a", at("s1", 0), since=NOW)])
+    fake = Fake.of([server("s1"), server("s2")], [running("a", at("s1", 0))])
     wanted = plan(moves=[("a", at("s1", 0), at("s2", 0))])
-    report = carry(wanted, fake, settings, store)
+    still = settings.model_copy(update={"guards": GuardSettings(max_moves=0)})
+    report = carry(wanted, fake, still, store)
     found = differences(wanted, fake.state(), report.records, NOW, by_index=True)
     assert len(found) == 1
-    assert "guard: runs for 0 s" in found[0].why
+    assert "guard: 0 moves and stops per cycle" in found[0].why
 
 
 def test_a_plan_is_found_by_the_beginning_of_its_name(store) -> None:
-    for name in ("abc1", "abc2", "xyz"):
-        keep(store, plan(name))
-    found = stored_plan(store, "x")
-    assert found is not None
-    assert found[0].id == "xyz"
+    for revision, name in enumerate(("abc1", "abc2", "xyz")):
+        keep(store, plan(name), revision=revision)
+    assert stored_plan(store, "x")[0].id == "xyz"
     with pytest.raises(InvalidInput, match="several plans"):
         stored_plan(store, "abc")
     with pytest.raises(InvalidInput, match="is no plan"):
@@ -121,7 +100,7 @@ def test_advice_says_what_would_have_been_saved(settings, store) -> None:
     }
     store.append("cycles", pa.Table.from_pylist([cycle]))
     assert carry(wanted, fake, settings, store).state == "advised"
-    assert advice(settings, store)[0]["saved_j"] is None
+    assert advice(store)[0]["saved_j"] is None
     samples = [
         {
             "ts": NOW + timedelta(seconds=second),
@@ -129,11 +108,15 @@ def test_advice_says_what_would_have_been_saved(settings, store) -> None:
             "gpu_index": gpu,
             "power_w": 200.0 + 100.0 * (second % 2),
         }
-        for second in range(300)
+        for second in range(1, 301)
         for gpu in range(2)
     ]
     store.append("gpu_samples", pa.Table.from_pylist(samples))
-    row = advice(settings, store)[0]
+    state = replace(fake.state(), at=NOW)
+    record_state(store, settings, state, now=NOW)
+    with store.write() as connection:
+        measure(connection, settings, now=NOW + timedelta(seconds=settings.cycle.window_s))
+    row = advice(store)[0]
     assert row["measured_w"] == pytest.approx(800.0)
     assert row["saved_w"] == pytest.approx(300.0)
     assert row["saved_j"] == pytest.approx(300.0 * settings.cycle.window_s)
@@ -151,21 +134,6 @@ class TestCommands:
         assert result.exit_code == 0, result.output
         return result.output
 
-    def test_approve_keeps_who_and_why(self, settings, store) -> None:
-        fake = Fake.of([server("s1"), server("s2")], [running("a", at("s1", 0))])
-        careful = settings.model_copy(update={"guards": GuardSettings(approve_moves=0)})
-        wanted = plan("plan-1", moves=[("a", at("s1", 0), at("s2", 0))])
-        keep(store, wanted)
-        carry(wanted, fake, careful, store)
-        waiting_plans = json.loads(self.run("plans", "--waiting", "--json"))
-        assert waiting_plans[0]["asks"] == "1 moves, more than 0"
-        said = self.run("approve", "plan", "--who", "ann", "--why", "quiet night")
-        assert "plan plan-1 approved by ann" in said
-        assert "no plans wait" in self.run("plans", "--waiting")
-        assert carry(wanted, fake, careful, store).state == "done"
-        with pytest.raises(InvalidInput, match="was approved already"):
-            self.run("reject", "plan-1")
-
     def test_pause_and_resume(self, settings, store) -> None:
         assert json.loads(self.run("pause", "--why", "fire", "--json"))["why"] == "fire"
         fake = Fake.of([server("s1")], [waiting("a")])
@@ -177,7 +145,7 @@ class TestCommands:
         from gogh_core.cluster import open_manager
 
         simulated = open_manager(settings, store)
-        simulated.advance(1800)  # type: ignore[attr-defined]
+        simulated.advance(1800)
         state = simulated.state()
         job = next(s for s in state.jobs if s.state is JobState.WAITING and 1 in s.job.gpu_counts)
         free = next(s for s in state.servers if s.power == "on")

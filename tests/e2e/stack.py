@@ -11,8 +11,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from gogh_core.cli.prefect_server import Api, leftovers
-from gogh_core.cli.stack import bring_down, bring_up
+from gogh_core.cli.prefect_server import Api, Daemon, environment, leftovers
+from gogh_core.cli.stack import bring_down, bring_up, start_watch
 from gogh_core.settings import Settings, load
 
 PATIENCE_S = 240.0
@@ -71,24 +71,23 @@ class Stack:
         puts new ones in afterwards, and workers run those of paused deployments too. So they are
         taken away until two looks in a row find nothing.
         """
-        names = ("reallocation", "watch")
-        idents = [self.api.deployment(f"{name}/{name}")["id"] for name in names]
-        for ident in idents:
-            self.api.call("POST", f"/deployments/{ident}/pause_deployment")
+        ident = self.api.deployment("reallocation/reallocation")["id"]
+        self.api.call("POST", f"/deployments/{ident}/pause_deployment")
+        Daemon("watch", self.settings.home.absolute()).stop()
         try:
             looks = 0
 
             def settled() -> bool:
                 nonlocal looks
-                looks = 0 if self._clear(idents) else looks + 1
+                looks = 0 if self._clear([ident]) else looks + 1
                 time.sleep(_LOOK_S)
                 return looks >= 2
 
             until(settled, "the end of what runs")
             yield
         finally:
-            for ident in idents:
-                self.api.call("POST", f"/deployments/{ident}/resume_deployment")
+            start_watch(self.settings, environment(self.settings), lambda line: None)
+            self.api.call("POST", f"/deployments/{ident}/resume_deployment")
 
     @contextlib.contextmanager
     def configured(self, text: str) -> Iterator[None]:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import math
 from datetime import UTC, datetime
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from gogh_core.errors import InvalidInput, WeightsRefused
 from gogh_core.estimation import Catalog, Registry, Version, load_estimator, retrain
 from gogh_core.estimation.networks import KINDS, build, run
 from gogh_core.estimation.registry import shipped
+from gogh_core.estimation.retraining import held_out
 
 NOW = datetime(2026, 1, 5, tzinfo=UTC)
 
@@ -145,3 +149,33 @@ def test_too_few_classes_teach_nothing(tmp_path: Path) -> None:
     report = retrain(Catalog.empty(), Registry(tmp_path), budget_s=1, seed=0, now=NOW)
     assert not report.promoted
     assert "too few" in report.reason
+
+
+def test_nothing_is_trained_where_versions_cannot_be_compared(
+    tmp_path: Path, world: pa.Table
+) -> None:
+    """Each held-out class was measured on one GPU type: nothing is left to predict."""
+    alone = world.filter(pc.is_null(world["partner_job_type"]))
+    seen: set[str] = set()
+    first = []
+    for name in alone["job_type"].to_pylist():
+        first.append(not held_out(name) or name not in seen)
+        seen.add(name)
+    registry = Registry(tmp_path)
+    learned = retrain(
+        Catalog.from_table(alone.filter(pa.array(first))), registry, budget_s=60, now=NOW
+    )
+    assert not learned.promoted
+    assert not learned.candidate
+    assert learned.reason.startswith("nothing was trained: ")
+    assert "can be compared" in learned.reason
+    assert registry.versions() == []
+
+
+def test_versions_are_compared_where_no_pair_was_measured(tmp_path: Path, world: pa.Table) -> None:
+    alone = Catalog.from_table(world.filter(pc.is_null(world["partner_job_type"])))
+    report = retrain(alone, Registry(tmp_path), budget_s=60, seed=0, now=NOW, most_rounds=1)
+    assert report.candidate
+    assert "nan" not in report.reason
+    for scores in report.scores.values():
+        assert math.isfinite(scores["P2"])

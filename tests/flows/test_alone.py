@@ -13,8 +13,8 @@ from flows import desk, maintenance, reallocation, replan, retrain, steps, what_
 from flows.forms import ReplanForm, WhatIfForm
 from gogh_core import estimation, telemetry
 from gogh_core.allocation import greedy
+from gogh_core.cluster import approval_of, decide
 from gogh_core.cluster import asked as asked_about
-from gogh_core.cluster import decide
 from gogh_core.errors import ClusterUnavailable
 from gogh_core.planning import Retrained, list_cycles
 from gogh_core.planning import steps as planning_steps
@@ -85,13 +85,30 @@ def test_ingest_validate_and_estimate_alone_tell_what_they_found(at_desk: desk.D
 
 
 def test_emit_alone_sends_a_plan_that_waits_once_somebody_approved_it(at_desk: desk.Desk) -> None:
-    assert steps.emit.fn().message == "Nothing to do: every plan has been sent"
+    assert steps.emit.fn().message == "Nothing to do: no plan waits to be sent"
     asked = replan.replan.fn(ReplanForm(reason="by hand", wait_for_approval=True))
-    assert "waiting" in asked.message
-    assert "waiting" in steps.emit.fn().message, "nobody has decided"
+    assert " · waits for approval: waiting" in asked.message
     (waiting,) = asked_about(at_desk.store)
-    decide(at_desk.store, waiting["plan_id"], approve=True, who="Ada", why="", now=at_desk.clock())
+    plan_id = waiting["plan_id"]
+    told = steps.emit.fn().message
+    assert told.startswith(f"Nothing to do: plan {plan_id} waits for approval"), told
+    decide(at_desk.store, plan_id, approve=True, who="Ada", why="", now=at_desk.clock())
     assert "emitted" in steps.emit.fn().message
+
+
+def test_a_newer_plan_closes_the_question_about_an_older_one(at_desk: desk.Desk) -> None:
+    replan.replan.fn(ReplanForm(reason="older", wait_for_approval=True))
+    replan.replan.fn(ReplanForm(reason="newer", wait_for_approval=True))
+    older, newer = (
+        next(row for row in list_cycles(at_desk.store) if row["reason"] == reason)
+        for reason in ("older", "newer")
+    )
+    assert (older["state"], newer["state"]) == ("superseded", "waiting")
+    replan.replan.fn(ReplanForm(reason="newest"))
+    assert asked_about(at_desk.store) == []
+    word = approval_of(at_desk.store, newer["plan_id"])
+    assert word is not None
+    assert word.decision == "superseded"
 
 
 def test_maintenance_ages_publishes_and_counts_the_quarantine(at_desk: desk.Desk) -> None:

@@ -9,16 +9,21 @@ from prefect.exceptions import FlowPauseTimeout
 
 from flows import approval, desk
 from flows.approval import ApprovalForm
-from gogh_core.cluster import approval_of, ask_approval, decide
+from gogh_core.cluster import Approval, approval_of, ask_approval, asked, decide
 from gogh_core.domain import Cycle
 from gogh_core.planning import CycleReport, Request
 from tests.flows.examples import NOW, PLAN, STATE
+
+RUN = "00000000-0000-0000-0000-000000000001"
 
 
 class Cluster:
     """Only a clock."""
 
-    name, real, now = "simulated", False, NOW
+    name, real = "simulated", False
+
+    def clock(self) -> Any:
+        return NOW
 
     def state(self) -> Any:
         return STATE
@@ -27,7 +32,7 @@ class Cluster:
 @pytest.fixture
 def at_desk(settings, monkeypatch):
     monkeypatch.setattr(desk, "open_manager", lambda settings, store: Cluster())
-    monkeypatch.setattr(approval, "run_id", lambda: "a-run")
+    monkeypatch.setattr(approval, "run_id", lambda: RUN)
     return desk.Desk(settings)
 
 
@@ -43,22 +48,25 @@ def paused(monkeypatch, answer) -> list[dict[str, Any]]:
     return seen
 
 
-def waiting(at_desk) -> CycleReport:
-    ask_approval(at_desk.store, PLAN.id, ("12 moves, more than 10",), NOW)
-    return CycleReport(Cycle(NOW), "waiting", Request(reason="by hand"), plan=PLAN)
+def ask(at_desk) -> Approval:
+    """The word that comes of the question; it is the one in the store."""
+    question = ask_approval(at_desk.store, PLAN.id, ("12 moves, more than 10",), NOW)
+    report = CycleReport(Cycle(NOW), "waiting", Request(reason="by hand"), plan=PLAN)
+    word = approval.ask(at_desk, report, question)
+    assert word == approval_of(at_desk.store, PLAN.id)
+    return word
 
 
-@pytest.mark.parametrize(("approve", "decision"), [(True, "approved"), (False, "rejected")])
-def test_the_answer_of_the_form_is_kept_with_name_and_reason(
-    at_desk, monkeypatch, approve, decision
-):
-    form = ApprovalForm(approve=approve, who=" Ada ", why="heat")
+@pytest.mark.parametrize(
+    ("choice", "decision"),
+    [({}, "approved"), ({"reject": True}, "rejected")],
+)
+def test_submitting_approves_and_rejecting_is_a_choice(at_desk, monkeypatch, choice, decision):
+    form = ApprovalForm(who=" Ada ", why="heat", **choice)
     seen = paused(monkeypatch, lambda: form)
-    assert approval.ask(at_desk, waiting(at_desk))
-    word = approval_of(at_desk.store, PLAN.id)
-    assert word is not None
+    word = ask(at_desk)
     assert (word.decision, word.who, word.why) == (decision, "Ada", "heat")
-    assert seen[0]["timeout"] == at_desk.settings.guards.approval_timeout_s
+    assert seen[0]["timeout"] > at_desk.settings.guards.approval_timeout_s, "ours comes first"
 
 
 def test_silence_rejects(at_desk, monkeypatch):
@@ -66,31 +74,37 @@ def test_silence_rejects(at_desk, monkeypatch):
         raise FlowPauseTimeout("Flow run was paused and never resumed")
 
     paused(monkeypatch, nobody)
-    assert approval.ask(at_desk, waiting(at_desk))
-    word = approval_of(at_desk.store, PLAN.id)
-    assert word is not None
+    word = ask(at_desk)
     assert (word.decision, word.who) == ("rejected", "gogh")
     assert word.why == "nobody answered within 900 s"
 
 
-def test_the_form_as_it_opens_approves_nothing():
-    assert not ApprovalForm().approve
+def test_the_log_says_that_it_waits_with_the_link_and_the_command(at_desk, monkeypatch, caplog):
+    page = f"http://127.0.0.1:4200/runs/flow-run/{RUN}"
+
+    def look() -> ApprovalForm:
+        assert [row["run_id"] for row in asked(at_desk.store)] == [RUN]
+        return ApprovalForm()
+
+    paused(monkeypatch, look)
+    ask(at_desk)
+    assert f"plan p1 waits for approval: 12 moves, more than 10. Answer at {page}" in caplog.text
+    assert "gogh approve p1" in caplog.text
 
 
-def test_an_answer_given_elsewhere_meanwhile_stands(at_desk, monkeypatch):
+def test_an_answer_given_elsewhere_meanwhile_stands(at_desk, monkeypatch, caplog):
     def elsewhere() -> ApprovalForm:
         decide(at_desk.store, PLAN.id, approve=False, who="Bob", why="no", now=NOW)
-        return ApprovalForm(approve=True, who="Ada")
+        return ApprovalForm(who="Ada")
 
     paused(monkeypatch, elsewhere)
-    assert approval.ask(at_desk, waiting(at_desk))
-    word = approval_of(at_desk.store, PLAN.id)
-    assert word is not None
+    word = ask(at_desk)
     assert (word.decision, word.who) == ("rejected", "Bob")
+    assert "was already rejected by Bob at 2026-01-05 12:05:00 UTC: no" in caplog.text
 
 
 def test_where_nobody_was_asked_the_run_does_not_pause(at_desk, monkeypatch):
     seen = paused(monkeypatch, ApprovalForm)
     report = CycleReport(Cycle(NOW), "waiting", Request(reason="by hand"), plan=PLAN)
-    assert not approval.ask(at_desk, report)
+    assert approval.answered(at_desk, report, "plan 12:05", kind="plan") == (report, "plan 12:05")
     assert seen == []

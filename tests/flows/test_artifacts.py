@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 from flows import artifacts, charts
 from flows.facts import job_facts
 from gogh_core.domain import Slot
-from gogh_core.planning import PlanDiff
+from gogh_core.planning import Expected, PlanDiff, Reference
 from tests.flows.examples import NOW, PLAN, STATE
 
 
@@ -21,15 +21,26 @@ def pictures(page: str) -> list[ElementTree.Element]:
 
 
 def test_the_plan_is_a_table_of_who_goes_where_with_whom_and_why():
-    facts = job_facts(STATE, None)
-    rows = artifacts.plan_table(PLAN, facts, watts={"moves": 130.4}, why={"stays": "cheapest"})
+    expected = {
+        "moves": Expected(5.0, 40.0, 6.0, 266.0, counted=6.0, required=0.3),
+        "stays": Expected(0.0, 9.0, 7.0, 11.6, counted=7.0, required=0.0),
+    }
+    rows = artifacts.plan_table(
+        PLAN,
+        job_facts(STATE),
+        expected=expected,
+        watts={"moves": 130.4},
+        why={"stays": "cheapest"},
+    )
     assert [row["job"] for row in rows] == ["moves", "stops", "starts", "waits", "stays"]
     moves = rows[0]
     assert (moves["from"], moves["to"], moves["with"]) == ("s1:0", "s2:0", "starts")
-    assert (moves["promised"], moves["expected"]) == ("5 steps/s", "6")
+    assert (moves["promised"], moves["expected"]) == ("5 steps/s", "40 (6 to 266)")
+    assert moves["planned with"] == "6, asked for 0.3", "less than the promise was asked for"
     assert (moves["watts"], moves["why"]) == ("130", "saves 80 W")
     by_job = {row["job"]: row for row in rows}
     assert by_job["stays"]["promised"] == "best effort"
+    assert by_job["stays"]["planned with"] == "7"
     assert by_job["stays"]["why"] == "cheapest"
     assert by_job["waits"]["why"].startswith("needs 12 steps/s")
     assert {tuple(row) for row in rows} == {tuple(moves)}, "every row has the same columns"
@@ -48,17 +59,22 @@ DIFF = PlanDiff(
     running_planned=3,
     move_cost_j=36_000.0,
     switch_cost_j=0.0,
+    reference=Reference(910.0, 90.0),
 )
 
 
 def test_the_difference_tells_who_moves_what_is_saved_and_what_it_costs():
     page = artifacts.difference(DIFF, window_s=300)
-    assert "**Saves 180 W**: 1,000 W now with 3 jobs, 820 W planned with 3; 0.015 kWh" in page
+    assert "**820 W planned** with 3 jobs (0.068 kWh in a window); 1,000 W now with 3 jobs" in page
+    assert "on the same estimates, the plan **saves 90 W (10 %) on best fit**." in page
     assert "1 start, 1 move, 1 stop, 1 stay, 2 wait, 1 server is switched." in page
-    assert "costs 0.010 kWh, paid back after 200 s" in page
+    assert "costs 0.010 kWh." in page, "other jobs run than before: nothing is paid back"
     assert "| moves | s1:0 | s2:0 | saves 80 W |" in page
-    more = artifacts.difference(replace(DIFF, planned_w=1100.0), window_s=300)
-    assert "**Draws 100 W more**" in more
+    more = artifacts.difference(replace(DIFF, starts=(), stops=()), window_s=300)
+    assert "costs 0.010 kWh, paid back after 200 s" in more
+    lost = replace(DIFF, reference=Reference(910.0, 90.0, left_out=2))
+    told = artifacts.difference(lost, window_s=300)
+    assert "no saving to tell: **best fit leaves 2 of them waiting**" in told
     same = replace(DIFF, starts=(), moves=(), stops=(), switches=())
     assert "Nothing would change." in artifacts.difference(same, window_s=300)
 
@@ -101,6 +117,8 @@ def test_energy_and_promises_are_a_chart_even_with_holes():
             "window_start": NOW + timedelta(minutes=5 * i),
             "planned_w": 900.0 + i,
             "measured_w": None if i == 3 else 880.0,
+            "covered": None if i == 3 else 0.997,
+            "over": [True, True, False, None][i],
             "energy_kwh": 0.07,
             "kept": None if i == 3 else 0.98,
             "running": 10,
@@ -112,7 +130,8 @@ def test_energy_and_promises_are_a_chart_even_with_holes():
     (picture,) = pictures(page)
     bars = [r for r in picture.iter() if r.tag.endswith("rect") and r.get("fill") == "#3b6ea5"]
     assert len(bars) == 4 + 1, "four planned bars and the legend"
-    assert "| 2026-01-05 12:20 | 903 | – | 0.070 | – | 10 | 1 |" in page
+    assert "| 2026-01-05 12:20 | 903 | – | – | 0.070 | – | 10 | 1 |" in page
+    assert "| 2026-01-05 12:15 so far | 902 | 880 | 99.7% | 0.070 | 98.0% | 10 | 1 |" in page
     assert "No window has been planned yet" in artifacts.energy_page([])
 
 

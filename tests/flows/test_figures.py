@@ -14,6 +14,14 @@ from tests.flows.examples import NOW
 MINUTE = timedelta(minutes=1)
 
 
+def batch(connection, source):
+    connection.execute(
+        "INSERT INTO ingest_batches VALUES (?, ?, 'gpu_samples', NULL, NULL, NULL, 10, 8, 2, 0, 0, "
+        "'warned', NULL, ?)",
+        [source, source, NOW],
+    )
+
+
 @pytest.fixture
 def store(settings):
     store = Store(settings)
@@ -30,12 +38,6 @@ def store(settings):
                 "'{}', NULL, ?, ?)",
                 [plan, cycle, 900.0 + n, start, start],
             )
-            c.execute("INSERT INTO bases VALUES (?, '{}', 300, ?)", [plan, start])
-            c.execute(
-                "INSERT INTO placements VALUES (?, 'j1', 's1', [0], NULL, 6, 5, NULL), "
-                "(?, 'j2', 's1', [1], NULL, 6, 5, NULL)",
-                [plan, plan],
-            )
             c.execute(
                 "INSERT INTO estimates VALUES (?, 'A', 'v100', 1, NULL, 5.5, 5, 6, 200, 1, 'P1', "
                 "'v1', ?)",
@@ -48,15 +50,16 @@ def store(settings):
                 [f"o{n}", job, NOW, NOW + 5 * MINUTE, rate, NOW],
             )
             c.execute(
-                "INSERT INTO gpu_samples (ts, server_id, gpu_index, power_w) "
-                "VALUES (?, 's1', ?, 200)",
-                [NOW + MINUTE, n],
+                "INSERT INTO job_windows VALUES (?, ?, 5, ?, 300, ?, 0)",
+                [NOW, job, rate, 300 if rate >= 4.75 else 0],
             )
-        c.execute(
-            "INSERT INTO ingest_batches VALUES ('b1', 'spool', 'gpu_samples', NULL, NULL, NULL, "
-            "10, 8, 2, 0, 0, 'warned', NULL, ?)",
-            [NOW],
-        )
+        for start, until in ((NOW, NOW + 5 * MINUTE), (NOW + 5 * MINUTE, NOW + 7 * MINUTE)):
+            c.execute(
+                "INSERT INTO measured_windows "
+                "VALUES (?, ?, ?, 120000, 90000, 0.98, 600, 300, 0, ?)",
+                [start, start + 5 * MINUTE, until, until],
+            )
+        batch(c, "gpu/room-1.csv.gz")
         c.execute(
             "INSERT INTO quarantine VALUES ('q1', 'b1', 'gpu_samples', 'spool', 3, 'between', "
             "'power_w', '-3', 'power_w is -3', '{}', 'held', ?, NULL)",
@@ -68,11 +71,32 @@ def store(settings):
 
 
 def test_windows_compare_what_was_planned_with_what_was_measured(store, settings):
-    first, second = watch.windows(store, settings)
+    first, second = watch.windows(store)
     assert (first["planned_w"], first["measured_w"]) == (900.0, 700.0)
     assert first["kept"] == 0.5, "one of two promises was kept"
     assert first["energy_kwh"] == pytest.approx(700 * 300 / 3.6e6)
-    assert (second["planned_w"], second["measured_w"], second["kept"]) == (901.0, None, None)
+    assert (first["over"], second["over"], second["measured_s"]) == (True, False, 120)
+    assert (second["planned_w"], second["measured_w"]) == (901.0, 1750.0)
+
+
+def test_the_last_window_is_one_that_is_over(store):
+    figures = {"window_start": NOW, "measured_w": 700.0, "kept": 0.5, "covered": 0.98}
+    assert watch.last_window(store) == figures
+
+
+def test_the_metrics_do_not_grow_with_the_files(store, settings):
+    """The label is the kind of source, not the file."""
+
+    def series():
+        store.publish()
+        text = watch.exposition(store, settings, wall_s=0.0)
+        return [line.split(" ")[0] for line in text.splitlines() if not line.startswith("#")]
+
+    before = series()
+    with store.write() as c:
+        for n in range(2, 50):
+            batch(c, f"gpu/room-{n}.csv.gz")
+    assert series() == before
 
 
 def test_accuracy_compares_with_what_was_estimated_before(store):
@@ -98,7 +122,8 @@ def test_the_metrics_are_the_newest_cycles(store, settings):
         "gogh_planned_watts 901",
         "gogh_measured_watts 700",
         "gogh_promises_kept_ratio 0.5",
-        'gogh_rows_total{source="spool",fate="clean"} 8',
+        "gogh_covered_ratio 0.98",
+        'gogh_rows_total{source="gpu",fate="clean"} 8',
         'gogh_quarantine_rows{table="gpu_samples"} 1',
         "gogh_data_age_seconds 12.5",
         "gogh_published_age_seconds 7",
@@ -108,7 +133,8 @@ def test_the_metrics_are_the_newest_cycles(store, settings):
 
 def test_before_the_first_cycle_there_is_nothing_to_tell(settings):
     store = Store(settings)
-    assert watch.windows(store, settings) == []
+    assert watch.windows(store) == []
+    assert watch.last_window(store) is None
     assert watch.newest(store) is None
     assert "gogh_up 0" in watch.exposition(store, settings, wall_s=0.0)
 

@@ -6,9 +6,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from flows import cadence, desk, replan, watch, what_if
+from flows import cadence, desk, replan, what_if
 from flows.forms import ReplanForm, WhatIfForm
 from flows.names import advice
+from gogh_core.cluster.files import FilesManager
 from gogh_core.domain import Cycle, JobState, PowerState
 from gogh_core.errors import ClusterUnavailable, InvalidInput, UnsafeToPlan
 from gogh_core.planning import CycleReport, Request
@@ -25,7 +26,9 @@ class Cluster:
 
     def __init__(self) -> None:
         self.ran_s = 0.0
-        self.now = NOW
+
+    def clock(self):
+        return NOW
 
     def advance(self, seconds):
         self.ran_s += seconds
@@ -74,8 +77,9 @@ def test_each_scheduled_window_lets_the_embedded_cluster_run_for_one_window_once
 
 
 def test_a_real_cluster_runs_by_itself(at_desk):
-    at_desk.manager = object()
-    assert cadence.scheduled_key(at_desk, WINDOW).startswith("schedule:")
+    claim(at_desk.store, "schedule:20300101T095500Z-0")
+    at_desk.manager = FilesManager(at_desk.settings)
+    assert cadence.scheduled_key(at_desk, WINDOW) == "schedule:20300101T100000Z-0"
 
 
 @pytest.mark.parametrize("outcome", ["done", "busy", "superseded"])
@@ -134,19 +138,6 @@ def test_only_the_cluster_and_sources_are_tried_again():
     assert again(ClusterUnavailable("x"))
     assert not again(UnsafeToPlan("x"))
     assert not again(ValueError("x"))
-
-
-def test_watch_sends_each_event_once(at_desk, monkeypatch):
-    sent = []
-    monkeypatch.setattr(watch, "send", sent.append)
-    assert watch.watch.fn().message == "all quiet"
-    from dataclasses import replace as other
-
-    down = other(STATE.servers[0], power=PowerState.DOWN)
-    at_desk.manager.state = lambda: other(STATE, servers=(down, STATE.servers[1]))
-    assert watch.watch.fn().message == "server s1 is down"
-    assert [event.kind for event in sent] == ["server_lost"]
-    assert watch.watch.fn().message == "all quiet"
 
 
 def test_what_if_changes_the_cluster_and_nothing_else(settings):

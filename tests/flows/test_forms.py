@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from flows.forms import ReplanForm, WhatIfForm
+from flows.forms import OrderForm, ReplanForm, WhatIfForm
 from gogh_core.planning import Request
 
 
@@ -26,9 +26,10 @@ def test_every_field_reaches_the_request():
         power_cap_w=5000,
         pin=["j1 "],
         drain=["s1"],
+        who="ann",
     )
     assert form.to_request() == Request(
-        "heat", "throughput", "highs", 0.02, 9, 0, 5000, ("j1",), ("s1",), True, True
+        "heat", "throughput", "highs", 0.02, 9, 0, 5000, ("j1",), ("s1",), True, True, "ann"
     )
 
 
@@ -53,7 +54,7 @@ def test_wrong_values_are_refused(wrong):
         ReplanForm(**wrong)
 
 
-@pytest.mark.parametrize("form", [ReplanForm, WhatIfForm])
+@pytest.mark.parametrize("form", [ReplanForm, WhatIfForm, OrderForm])
 def test_every_field_has_a_label_and_a_default(form):
     fields = form.model_json_schema()["properties"]
     assert all(field.get("title") for field in fields.values())
@@ -63,6 +64,7 @@ def test_every_field_has_a_label_and_a_default(form):
 def test_prefect_makes_the_form_from_the_model():
     from prefect.utilities.callables import parameter_schema
 
+    from flows.order import order
     from flows.replan import replan
     from flows.what_if import what_if
 
@@ -73,3 +75,7 @@ def test_prefect_makes_the_form_from_the_model():
     given = replan.validate_parameters({"request": {"reason": "heat", "drain": ["s1"]}})
     assert given["request"] == ReplanForm(reason="heat", drain=["s1"])
     assert "WhatIfForm" in parameter_schema(what_if).definitions
+    fields = parameter_schema(order).definitions["OrderForm"]["properties"]
+    assert "undrain" in fields["does"]["enum"]
+    given = order.validate_parameters({"request": {"does": "drain", "subject": "s1"}})
+    assert given["request"] == OrderForm(does="drain", subject="s1")

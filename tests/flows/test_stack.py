@@ -6,6 +6,7 @@ import importlib
 import os
 import shutil
 import sys
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import psutil
@@ -13,7 +14,7 @@ import pytest
 import yaml
 
 from gogh_core.cli.prefect_server import Api, Daemon, api_url, environment, leftovers, port_is_free
-from gogh_core.cli.stack import bring_down, rendered_deployments
+from gogh_core.cli.stack import bring_down, first_cycle, next_cycle, rendered_deployments
 from gogh_core.errors import StackError
 from gogh_core.settings import load
 
@@ -148,10 +149,55 @@ def test_every_deployment_names_a_flow_with_a_description_and_tags():
         assert "gogh" in entry["tags"]
         names.add(entry["name"])
     assert names >= {"reallocation", "replan", "retrain", "maintenance", "what-if", "ingest",
-                     "validate", "retrain-p2", "estimate", "allocate", "emit", "watch"}  # fmt: skip
+                     "validate", "retrain-p2", "estimate", "allocate", "emit"}  # fmt: skip
 
 
 def test_prefect_yaml_names_no_machine():
     text = (PROJECT / "prefect.yaml").read_text()
     assert yaml.safe_load(text)["pull"] == []
     assert str(PROJECT) not in text
+
+
+NOON = datetime(2026, 11, 18, 12, 3, 7, tzinfo=UTC)
+
+
+class Server:
+    """Prefect as `up` asks it: the deployment of the cadence, and the runs there are."""
+
+    def __init__(self, *, paused: bool = False, runs: tuple[str, ...] = ()) -> None:
+        schedule = {"interval": 300.0, "anchor_date": "2026-01-01T00:00:00Z"}
+        entries = [{"active": True, "schedule": schedule}]
+        self._deployment = {"id": "d", "paused": paused, "schedules": entries}
+        self._runs = runs
+        self.asked: dict[str, dict] = {}
+
+    def deployment(self, name):
+        return self._deployment
+
+    def call(self, method, path, body):
+        due = body["flow_runs"]["expected_start_time"]
+        assert due == {"after_": "2026-11-18T12:00:00+00:00", "before_": NOON.isoformat()}
+        return list(self._runs)
+
+    def run(self, deployment, parameters, *, key):
+        self.asked.setdefault(key, parameters)
+        return {"id": f"run of {key}"}
+
+
+def test_the_next_cycle_comes_with_the_next_window():
+    assert next_cycle(Server(), NOON) == NOON.replace(minute=5, second=0)
+    edge = NOON.replace(minute=5, second=0)
+    assert next_cycle(Server(), edge) == edge + timedelta(seconds=300)
+    assert next_cycle(Server(paused=True), NOON) is None
+
+
+def test_the_first_cycle_is_asked_for_once_in_a_window(settings):
+    server = Server()
+    assert first_cycle(settings, server, NOON) == first_cycle(settings, server, NOON)
+    assert server.asked == {"gogh up 20261118T120000Z-0": {"window": "2026-11-18T12:00:00+00:00"}}
+
+
+def test_a_window_that_the_schedule_began_needs_no_first_cycle(settings):
+    server = Server(runs=("plan 12:00",))
+    assert first_cycle(settings, server, NOON) is None
+    assert server.asked == {}

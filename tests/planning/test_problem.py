@@ -3,20 +3,32 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 from gogh_core.allocation import plan
-from gogh_core.cluster import Capabilities
+from gogh_core.cluster import Capabilities, carry_out
 from gogh_core.domain import ClusterState, Cycle, JobState, PowerState
 from gogh_core.errors import InvalidInput
-from gogh_core.planning import FOREIGN, Draft, Estimated, Request, allocate_step, draft_problem
+from gogh_core.planning import (
+    FOREIGN,
+    Allocated,
+    Draft,
+    Estimated,
+    Request,
+    allocate_step,
+    draft_problem,
+)
 from gogh_core.planning.promises import waiting_priority
 from gogh_core.settings import Settings, load
+from gogh_core.store import Store
+from tests.cluster.fake import Fake
 from tests.planning.conftest import NOW, cluster, job, options, server
 
 ALL = Capabilities(True, True, True, True)
+DONE = ("move", "confirmed")
 
 
 @pytest.fixture(scope="module")
@@ -29,6 +41,22 @@ def draft(
 ) -> Draft:
     table = how.pop("options", options())
     return draft_problem(state, table, rules, request or Request(), NOW, **how)  # type: ignore[arg-type]
+
+
+def allocated(
+    state: ClusterState, rules: Settings, request: Request | None = None, **how: object
+) -> Allocated:
+    table = how.pop("options", options())
+    return allocate_step(
+        state,
+        Estimated(table, "test"),  # type: ignore[arg-type]
+        rules,
+        request or Request(),
+        NOW,
+        cycle=Cycle.at(NOW, 300),
+        capabilities=ALL,
+        **how,  # type: ignore[arg-type]
+    )
 
 
 def one(state: ClusterState, rules: Settings, **how: object) -> object:
@@ -127,15 +155,7 @@ def test_who_finds_no_sure_place_takes_a_likely_one(rules: Settings) -> None:
     """Five jobs need a whole v100 each to be sure; the k80 likely does."""
     jobs = [job(f"j{i}", required_throughput=2.5, shareable=False) for i in range(5)]
     state = cluster([server("v"), server("k", "k80")], jobs)
-    made = allocate_step(
-        state,
-        Estimated(wide(options()), "test"),
-        rules,
-        Request(),
-        NOW,
-        cycle=Cycle.at(NOW, 300),
-        capabilities=ALL,
-    )
+    made = allocated(state, rules, options=wide(options()))
     assert {p.job for p in made.plan.placements} == {f"j{i}" for i in range(5)}
     assert sorted(made.draft.kinds.values()) == ["likely", *["sure"] * 4]
 
@@ -289,6 +309,7 @@ def test_guards_limit_the_moves(rules: Settings) -> None:
     assert made.max_moves == 3
     assert made.limits.min_runtime_s == rules.guards.min_runtime_s
     assert (made.job_of["j"].since_s, made.job_of["j"].moved_ago_s) == (30.0, 30.0)
+    assert not made.job_of["j"].movable
 
 
 def test_a_moving_job_is_not_moved_again(rules: Settings) -> None:
@@ -332,3 +353,109 @@ def test_the_same_state_gives_the_same_problem(rules: Settings) -> None:
     first = draft(cluster(servers, jobs), rules).problem
     second = draft(cluster(servers[::-1], jobs[::-1]), rules).problem
     assert first.sha256 == second.sha256
+
+
+def test_a_drain_moves_jobs_however_young_they_are_or_lately_they_moved(
+    rules: Settings, tmp_path: Path
+) -> None:
+    """Five jobs that just started or moved leave the server for idle GPUs; none is stopped."""
+    ages = [(10, None), (300, None), (599, None), (9999, 10), (9999, 1199)]
+    jobs = [
+        job(f"j{i}", at=(("s", (i,)),), ago_s=ago_s, moved_ago_s=moved_s, shareable=False)
+        for i, (ago_s, moved_s) in enumerate(ages)
+    ]
+    state = cluster([server("s", gpus=5), server("t", gpus=8)], jobs)
+    made = allocated(state, rules, Request(reason="heat", drain=("s",)))
+    assert (len(made.plan.moves), made.plan.stops) == (5, ())
+    mine = load(home=tmp_path)
+    store = Store(mine)
+    store.migrate()
+    fake = Fake.of(list(state.servers), list(state.jobs))
+    report = carry_out(
+        made.plan, state, manager=fake, store=store, settings=mine, cycle_id="c", now=NOW
+    )
+    moved = {r.action.job for r in report.records if (r.action.kind, r.state) == DONE}
+    assert moved == {f"j{i}" for i in range(5)}
+
+
+@pytest.mark.parametrize(("likely", "moves"), [(1.5, 1), (2.84, 1), (2.86, 0)])
+def test_a_guard_never_outranks_a_promise(rules: Settings, likely: float, moves: int) -> None:
+    """A young job below 95 % of its promise moves to a place that keeps it; others stay."""
+    slow = {"gpu_type": "k80", "gpus": 1, "class_a": "GPT", "power_w": 100.0}
+    fast = {"gpu_type": "v100", "gpus": 1, "class_a": "GPT", "power_w": 300.0}
+    table = options({**slow, "throughput_a": likely}, {**fast, "throughput_a": 9.0})
+    young = job("j", "GPT", at=(("k", (0,)),), ago_s=30, required_throughput=3.0)
+    made = allocated(cluster([server("k", "k80"), server("v")], [young]), rules, options=table)
+    assert (len(made.plan.moves), made.plan.stops) == (moves, ())
+
+
+def test_a_young_job_below_its_promise_stays_where_no_better_place_is_free(
+    rules: Settings,
+) -> None:
+    """Every v100 is taken by jobs that may not move: half of the promise is better than none."""
+    full = [
+        job(f"r{i}", at=(("v", (i,)),), ago_s=30, shareable=False, required_throughput=9.0)
+        for i in range(4)
+    ]
+    for ago_s in (30, 9999):
+        slow = job("j", at=(("k", (0,)),), ago_s=ago_s, required_throughput=4.0, shareable=False)
+        made = allocated(cluster([server("k", "k80"), server("v")], [*full, slow]), rules)
+        assert (made.plan.moves, made.plan.stops, made.plan.waiting) == ((), (), ())
+        assert made.draft.promised["j"] == 4.0
+
+
+def test_a_job_that_gets_the_best_there_is_does_not_wander(rules: Settings) -> None:
+    """Below its promise everywhere: the guards hold, because no place is better."""
+    state = cluster(
+        [server("v"), server("w", power=PowerState.OFF)],
+        [job("j", at=(("v", (0,)),), ago_s=30, required_throughput=99.0)],
+    )
+    assert not draft(state, rules).problem.job_of["j"].movable
+
+
+def test_a_late_job_is_relaxed_like_others(rules: Settings) -> None:
+    """Its deadline is lost and every v100 is taken: the k80 likely keeps its promise."""
+    full = [job(f"r{i}", at=(("v", (i,)),), ago_s=30, shareable=False) for i in range(4)]
+    late = job(
+        "j",
+        required_throughput=2.5,
+        total_steps=1e9,
+        deadline_at=NOW + timedelta(seconds=60),
+        shareable=False,
+    )
+    state = cluster([server("k", "k80"), server("v")], [*full, late])
+    made = allocated(state, rules, options=wide(options()))
+    assert made.plan.waiting == ()
+    assert made.draft.kinds["j"] == "late"
+
+
+def test_a_job_that_was_disturbed_often_enough_is_neither_moved_nor_stopped(
+    rules: Settings,
+) -> None:
+    """An equal that waited for hours takes another job's place, and a cap stops another one."""
+    full = [job(f"r{i}", at=(("s", (i,)),), ago_s=9999, shareable=False) for i in range(4)]
+    state = cluster([server("s")], [*full, job("j", ago_s=99999, shareable=False)])
+    spent = ("r0", "r1", "r2")
+    made = allocated(state, rules, spent=spent)
+    assert [stop.job for stop in made.plan.stops] == ["r3"]
+    assert "left where they are, disturbed 6 times within a day: r0, r1, r2" in made.plan.notes
+    capped = allocated(state, rules, Request(reason="x", power_cap_w=900.0), spent=spent)
+    assert {p.job for p in capped.plan.placements} == {*spent}
+
+
+def test_a_disturbed_job_still_leaves_a_drained_server(rules: Settings) -> None:
+    state = cluster([server("s"), server("t")], [job("j", at=(("s", (0,)),), ago_s=9999)])
+    made = allocated(state, rules, Request(reason="x", drain=("s",)), spent=("j",))
+    assert [move.job for move in made.plan.moves] == ["j"]
+
+
+def test_orders_that_cannot_be_kept_otherwise_disturb_a_job_once_more_and_say_so(
+    rules: Settings,
+) -> None:
+    full = [job(f"r{i}", at=(("s", (i,)),), ago_s=9999, shareable=False) for i in range(4)]
+    names = tuple(f"r{i}" for i in range(4))
+    cap = Request(reason="x", power_cap_w=700.0)
+    made = allocated(cluster([server("s")], full), rules, cap, spent=names)
+    assert made.plan.status != "infeasible"
+    assert len(made.plan.stops) == 2
+    assert made.degraded == ("r0, r1, r2, r3 disturbed too often in a day: no plan without that",)

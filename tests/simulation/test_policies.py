@@ -9,13 +9,13 @@ import pytest
 from typer.testing import CliRunner
 
 from gogh_core.cli import app
-from gogh_core.domain import PowerState, Server
+from gogh_core.domain import Mode, Move, Placement, Plan, PowerState, Server, Slot
 from gogh_core.errors import InvalidInput
 from gogh_core.settings import SimulationSettings
-from gogh_core.simulation import TableTruth, compare, read_cluster, read_jobs, replay
+from gogh_core.simulation import TableTruth, actions, compare, read_cluster, read_jobs, replay
 from gogh_core.simulation.building import new_world
 from gogh_core.simulation.comparison import run_policy
-from gogh_core.simulation.planned import planned
+from gogh_core.simulation.planned import carry_over, planned
 from gogh_core.simulation.policies import POLICIES, first_come
 
 SETTINGS = SimulationSettings(servers=12, seed=1)
@@ -119,6 +119,42 @@ def test_gogh_plans_the_embedded_cluster() -> None:
     assert max(occupied(world).values()) <= 2
 
 
+@pytest.mark.parametrize("held", [0, 1])
+def test_of_two_jobs_that_swap_the_replay_holds_the_one_that_the_plan_holds(held) -> None:
+    world = new_world(SETTINGS)
+    world.settle()
+    server = next(s.server.id for s in world.servers.values() if s.server.gpus > 1)
+    jobs = [
+        record.id
+        for record in world.jobs.values()
+        if record.demand.job.mode is Mode.GANG
+        and record.demand.job.gpu_counts == (1,)
+        and record.demand.job.movable
+    ][:2]
+    slots = [Slot(server, (gpu,)) for gpu in range(2)]
+    for job, slot in zip(jobs, slots, strict=True):
+        actions.place(world, job, (slot,))
+    swap = Plan(
+        "p",
+        "optimal",
+        "glpk",
+        0.0,
+        1.0,
+        1.0,
+        0.0,
+        placements=tuple(
+            Placement(job, (slot,), None, 1.0) for job, slot in zip(jobs, slots[::-1], strict=True)
+        ),
+        moves=tuple(
+            Move(2 if n == held else 1, jobs[n], (slots[n],), (slots[1 - n],), "", held=n == held)
+            for n in range(2)
+        ),
+    )
+    carry_over(world, swap)
+    assert [world.jobs[job].places[0].slot for job in jobs] == slots[::-1]
+    assert [world.jobs[job].moves for job in jobs] == [int(n != held) for n in range(2)]
+
+
 def files(folder: Path) -> list[str]:
     (folder / "jobs.json").write_text(json.dumps(JOBS))
     rows = [
@@ -145,6 +181,54 @@ def test_the_command_prints_a_column_for_each_policy(tmp_path: Path) -> None:
     assert json.loads(raw.output)["left_out"] == 1
     bad = CliRunner().invoke(app, [*words, "--policy=lifo"])
     assert isinstance(bad.exception, InvalidInput)
+
+
+LONG = [
+    {"arrival_s": 0.0, "job_type": "A", "total_steps": 10.0 * 36_000},
+    {"arrival_s": 36_000.0, "job_type": "A", "total_steps": 100.0},
+]
+
+
+@pytest.mark.parametrize("policy", ["fcfs", "best_fit", "gogh"])
+def test_where_nothing_finished_there_is_no_figure_and_it_is_said_why(policy) -> None:
+    cut = replay(LONG, TABLE, SERVERS, policy, max_hours=2.0)
+    assert (cut.finished, cut.arrived, cut.running, cut.waiting) == (0, 1, 1, 0)
+    figures = ("jct_mean_s", "jct_median_s", "jct_p95_s", "queueing_mean_s", "queueing_p95_s")
+    assert [getattr(cut, name) for name in (*figures, "slo_attainment", "makespan_s")] == [None] * 7
+    assert cut.simulated_s == 7200.0
+    assert cut.energy_j > 0
+    assert cut.note == (
+        "stopped after 2 h with 2 of 2 jobs unfinished: 1 ran, 0 waited, 1 had not arrived yet "
+        "(the last arrives after 10 h)"
+    )
+    whole = replay(LONG, TABLE, SERVERS, policy)
+    assert (whole.finished, whole.note) == (2, "")
+    assert whole.makespan_s == whole.simulated_s > 36_000
+
+
+def test_a_figure_of_what_finished_is_told_to_be_one_of_a_part(tmp_path: Path) -> None:
+    some = [*JOBS[:2], LONG[1]]
+    part = replay(some, TABLE, SERVERS, "fcfs", max_hours=1.0)
+    assert part.finished == 2
+    assert part.jct_mean_s is not None
+    assert part.makespan_s is None
+    assert "1 of 3 jobs unfinished" in part.note
+
+
+def test_the_command_takes_a_limit_and_prints_it(tmp_path: Path) -> None:
+    words = files(tmp_path)
+    (tmp_path / "jobs.json").write_text(json.dumps(LONG))
+    shown = CliRunner().invoke(app, [*words, "--policy=fcfs", "--max-hours=2"])
+    assert shown.exit_code == 0, shown.output
+    lines = {line[:14].strip(): line[14:].strip() for line in shown.output.splitlines()}
+    assert lines["JCT mean"] == lines["promise kept"] == lines["makespan"] == "-"
+    assert lines["simulated"] == "2 of 2 h"
+    assert "fcfs stopped after 2 h" in shown.output
+    assert "--max-hours" in shown.output
+    raw = CliRunner().invoke(app, [*words, "--policy=fcfs", "--max-hours=2", "--json"])
+    assert json.loads(raw.output)["jct_mean_s"] is None
+    default = CliRunner().invoke(app, [*words, "--policy=fcfs"])
+    assert "of 1440 h" in default.output
 
 
 def test_bad_files_are_one_clear_error(tmp_path: Path) -> None:

@@ -6,20 +6,11 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pyarrow as pa
-import pytest
 
 from gogh_core.settings import load
 from gogh_core.store import Store, ask
 
 NOON = datetime(2026, 1, 5, 12, 30, tzinfo=UTC)
-
-
-class Clock:
-    def __init__(self, at: datetime) -> None:
-        self.at = at
-
-    def __call__(self) -> datetime:
-        return self.at
 
 
 def samples(start: datetime, hours: float, *, gpus: int = 2, period_s: int = 60) -> pa.Table:
@@ -42,20 +33,9 @@ def powers(store: Store, relation: str = "gpu_samples_all") -> list[float]:
     return [row[0] for row in found]
 
 
-@pytest.fixture
-def store(store: Store) -> Store:
-    store.clock = Clock(NOON)
-    return store
-
-
-def set_clock(store: Store, at: datetime) -> None:
-    assert isinstance(store.clock, Clock)
-    store.clock.at = at
-
-
 def test_old_hours_move_to_parquet_and_stay_visible(store: Store) -> None:
     store.append("gpu_samples", samples(NOON - timedelta(hours=10), 10))
-    report = store.age()
+    report = store.age(NOON)
     assert report.hours_written == 4  # 02:30 to 06:00: three and a half hours, four partitions
     assert report.rows_moved == 2 * 210
     assert len(powers(store, "gpu_samples")) == 2 * 390
@@ -72,15 +52,15 @@ def test_old_hours_move_to_parquet_and_stay_visible(store: Store) -> None:
 
 def test_ageing_twice_changes_nothing(store: Store) -> None:
     store.append("gpu_samples", samples(NOON - timedelta(hours=10), 10))
-    store.age()
-    report = store.age()
+    store.age(NOON)
+    report = store.age(NOON)
     assert (report.rows_moved, report.hours_written, report.files_removed) == (0, 0, 0)
     assert len(powers(store)) == 1200
 
 
 def test_a_full_day_becomes_one_file(store: Store) -> None:
     store.append("gpu_samples", samples(NOON - timedelta(hours=30), 30, period_s=600))
-    report = store.age()
+    report = store.age(NOON)
     assert report.days_compacted == 1
     with store.read() as connection:
         live = connection.sql(
@@ -92,9 +72,9 @@ def test_a_full_day_becomes_one_file(store: Store) -> None:
 
 def test_late_rows_join_their_day_later(store: Store) -> None:
     store.append("gpu_samples", samples(NOON - timedelta(hours=30), 10, period_s=600))
-    store.age()
+    store.age(NOON)
     store.append("gpu_samples", samples(NOON - timedelta(hours=20), 1, period_s=600))
-    report = store.age()
+    report = store.age(NOON)
     assert (report.rows_moved, report.days_compacted) == (12, 1)
     assert len(powers(store)) == 120 + 12
 
@@ -102,7 +82,7 @@ def test_late_rows_join_their_day_later(store: Store) -> None:
 def test_progress_ages_like_samples(store: Store) -> None:
     when = [NOON - timedelta(hours=8), NOON]
     store.append("job_progress", pa.table({"ts": when, "job_id": ["a", "a"], "steps": [1.0, 2.0]}))
-    assert store.age().rows_moved == 1
+    assert store.age(NOON).rows_moved == 1
     with store.read() as connection:
         assert len(connection.sql("FROM job_progress_all").fetchall()) == 2
         assert len(connection.sql("FROM job_progress").fetchall()) == 1
@@ -111,47 +91,45 @@ def test_progress_ages_like_samples(store: Store) -> None:
 def test_a_retired_file_stays_while_a_snapshot_names_it(store: Store) -> None:
     store.append("gpu_samples", samples(NOON - timedelta(hours=30), 10, period_s=600))
     store.publish()
-    set_clock(store, NOON - timedelta(hours=14))
-    store.age()
+    store.age(NOON - timedelta(hours=14))
     store.publish()
-    set_clock(store, NOON)
-    assert store.age().days_compacted == 1
+    assert store.age(NOON).days_compacted == 1
     with store.write() as connection:  # as if the compaction were long ago
         connection.execute("UPDATE sample_files SET retired_at = 1 WHERE retired_at IS NOT NULL")
     hours = [p for p in store.samples.rglob("*.parquet") if p.parent.name.startswith("hour=")]
     assert hours
     assert ask(store, "SELECT count(*) AS n FROM gpu_samples_all").to_pylist() == [{"n": 120}]
     store.publish()
-    assert store.age().files_removed == len(hours)
+    assert store.age(NOON).files_removed == len(hours)
     assert ask(store, "SELECT count(*) AS n FROM gpu_samples_all").to_pylist() == [{"n": 120}]
 
 
 def test_retention_drops_whole_partitions(store: Store, tmp_path: Path) -> None:
     store.append("gpu_samples", samples(NOON - timedelta(hours=30), 30, period_s=600))
-    store.age()
-    short = Store(load(home=tmp_path / "home", store={"retention_days": 0.5}), clock=Clock(NOON))
-    assert short.age().files_expired == 1
+    store.age(NOON)
+    short = Store(load(home=tmp_path / "home", store={"retention_days": 0.5}))
+    assert short.age(NOON).files_expired == 1
     assert len(powers(short)) == 360 - 2 * 105  # 5 January begins after 17.5 hours of samples
 
 
 def test_files_the_manifest_does_not_name_are_removed(store: Store) -> None:
     store.append("gpu_samples", samples(NOON - timedelta(hours=8), 8))
-    store.age()
+    store.age(NOON)
     stray = store.samples / "gpu_samples" / "day=2026-01-04" / "hour=01" / "x.part"
     stray.parent.mkdir(parents=True)
     stray.write_bytes(b"half a file")
-    assert store.age().files_removed == 1
+    assert store.age(NOON).files_removed == 1
     assert not stray.parent.exists()
     assert len(powers(store)) == 960
 
 
 def test_a_column_added_later_is_null_in_old_files(store: Store) -> None:
     store.append("gpu_samples", samples(NOON - timedelta(hours=8), 1))
-    store.age()
+    store.age(NOON)
     with store.write() as connection:
         connection.execute("ALTER TABLE gpu_samples ADD COLUMN fan DOUBLE")
     store.append("gpu_samples", samples(NOON - timedelta(hours=7), 0.25))
-    assert store.age().rows_moved == 30
+    assert store.age(NOON).rows_moved == 30
     with store.read() as connection:
         assert connection.sql("SELECT count(*), count(fan) FROM gpu_samples_all").fetchall() == [
             (150, 0)

@@ -10,14 +10,13 @@ import pytest
 from gogh_core.errors import InvalidInput, StoreCorrupt
 from gogh_core.settings import load
 from gogh_core.store import Store, ask
-from tests.store.test_ageing import NOON, Clock, powers, samples
+from tests.store.test_ageing import NOON, powers, samples
 
 
 @pytest.fixture
 def store(store: Store) -> Store:
-    store.clock = Clock(NOON)
     store.append("gpu_samples", samples(NOON - timedelta(hours=10), 10))
-    store.age()
+    store.age(NOON)
     return store
 
 
@@ -31,13 +30,13 @@ def test_a_backup_comes_back_whole(store: Store, tmp_path: Path) -> None:
 
 def test_a_backup_can_become_another_store(store: Store, tmp_path: Path) -> None:
     folder = store.backup(tmp_path / "backup")
-    other = Store(load(home=tmp_path / "elsewhere"), clock=Clock(NOON))
+    other = Store(load(home=tmp_path / "elsewhere"))
     other.restore(folder)
     for path in store.samples.rglob("*.parquet"):
         path.unlink()
     assert len(powers(other)) == 1200
     other.migrate()
-    assert other.age().files_removed == 0
+    assert other.age(NOON).files_removed == 0
 
 
 def test_a_database_beyond_opening_is_replaced(store: Store, tmp_path: Path) -> None:

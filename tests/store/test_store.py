@@ -22,7 +22,15 @@ from gogh_core.errors import (
     StoreLocked,
 )
 from gogh_core.settings import Settings, load
-from gogh_core.store import Store, append_rows, fetch, migrations, parse_sql, statement
+from gogh_core.store import (
+    Store,
+    append_rows,
+    fetch,
+    fetch_rows,
+    migrations,
+    parse_sql,
+    statement,
+)
 from gogh_core.store.texts import Text, texts
 from gogh_core.store.views import ordered
 
@@ -355,3 +363,23 @@ def test_a_step_without_its_parameter_is_bad_input(store: Store) -> None:
 def test_a_step_that_is_not_there_is_bad_input() -> None:
     with pytest.raises(InvalidInput, match="there is no step 'nonsense'"):
         statement("nonsense")
+
+
+def test_rows_are_what_arrow_makes_of_them(store: Store) -> None:
+    with store.read() as connection:
+        rows = fetch_rows(connection, "store_manifest")
+        assert rows == []
+        rows = fetch_rows(connection, "store_applied")
+        assert rows
+        assert rows == fetch(connection, "store_applied").to_pylist()
+
+
+def test_rows_keep_times_in_utc_and_what_is_missing(store: Store) -> None:
+    with store.write() as connection:
+        fetch(connection, "planning_insert_cycle", cycle_id="c", window_start=NOON, revision=0,
+              reason="x", state="planning", begun_at=NOON)  # fmt: skip
+        [row] = fetch_rows(connection, "planning_list", rows=5, missed=False)
+        assert [row] == fetch(connection, "planning_list", rows=5, missed=False).to_pylist()
+    assert row["window_start"] == NOON
+    assert row["window_start"].tzinfo is UTC
+    assert row["ended_at"] is None

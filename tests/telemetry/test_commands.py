@@ -41,6 +41,8 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
 @pytest.fixture
 def gogh(store: Store, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setenv("GOGH_HOME", str(store.settings.home))
+    # Its samples are not the embedded cluster's, so neither is its clock.
+    monkeypatch.setenv("GOGH_CLUSTER__MANAGER", "files")
 
     def run(*arguments: object, fails: type[Exception] | None = None) -> Any:
         result = CliRunner().invoke(app, [str(argument) for argument in arguments])

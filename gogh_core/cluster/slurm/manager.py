@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import threading
 import time
-from datetime import UTC, datetime
+from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 from gogh_core.cluster.manager import Capabilities
@@ -21,6 +22,7 @@ from gogh_core.cluster.slurm.text import text_of
 from gogh_core.domain import ClusterState, PowerState, Slot
 from gogh_core.errors import ActionFailed, ClusterUnavailable, NotCapable
 from gogh_core.settings import Settings
+from gogh_core.store import now_utc
 
 __all__ = ["SlurmManager"]
 
@@ -80,6 +82,17 @@ class SlurmManager:
         """Servers and jobs that opted in."""
         return self.reading().state
 
+    def refused(self) -> Mapping[str, str]:
+        """Jobs with a comment or gres of which no plan can be made."""
+        return self.reading(time.monotonic() - _FRESH_S).refused
+
+    def clock(self) -> datetime:
+        """The wall's, which Slurm lives by."""
+        return now_utc()
+
+    def advance(self, seconds: float) -> None:
+        """Nothing: Slurm's time passes by itself."""
+
     def reading(self, since: float | None = None) -> Reading:
         """One look at queue and nodes, begun now or not before that (monotonic) time."""
         since = time.monotonic() if since is None else since
@@ -87,7 +100,7 @@ class SlurmManager:
             if self._last is not None and self._last[0] >= since:
                 return self._last[1]
             started = time.monotonic()
-            reading = read(*self._jobs_and_nodes(), self._settings, datetime.now(UTC))
+            reading = read(*self._jobs_and_nodes(), self._settings, self.clock())
             self._last = (started, reading)
             waiting = {job for job, record in reading.records.items() if record.waits}
             self._waits_since = {job: self._waits_since.get(job, started) for job in waiting}

@@ -147,6 +147,7 @@ def strike(stack: Stack, number: int, chance: random.Random) -> Blow:
     with Store(stack.settings).gate():  # the database is locked for a moment
         time.sleep(locked_s)
     bring_up(stack.settings, workers=2, say=lambda line: None)
+    Daemon("watch", stack.settings.home.absolute()).stop()  # `up` started it, and events replan
 
     def ended() -> bool:
         found = outcome(stack, window)

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 import uuid
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import get_args
 
@@ -16,9 +16,11 @@ import httpx
 import pytest
 
 from gogh_core.cli.prefect_server import Daemon
-from gogh_core.cli.stack import bring_up, crash_when_silent
+from gogh_core.cli.stack import bring_up
+from gogh_core.cli.watching import crash_silent, look_once
 from gogh_core.cluster import open_manager
 from gogh_core.domain import PowerState
+from gogh_core.settings import load
 from gogh_core.simulation import SimulatedCluster
 from gogh_core.store import Store
 from gogh_core.watch import Kind, rules
@@ -32,15 +34,21 @@ BY_HAND = ["ingest", "validate", "retrain-p2", "estimate", "allocate", "emit", "
 @pytest.fixture(scope="module")
 def planned(stack: Stack) -> Stack:
     """The stack with at least one plan in it."""
-    run = stack.run("reallocation")
-    assert run["state_type"] == "COMPLETED", run["state"]["message"]
+    until(lambda: plans(stack), "the first plan")
     return stack
+
+
+def plans(stack: Stack) -> list[dict]:
+    """Runs of the cadence that planned their window, newest first."""
+    return [run for run in stack.runs("reallocation") if run["name"].startswith("plan ")]
 
 
 @pytest.mark.e2e
 def test_up_twice_starts_nothing_twice(stack: Stack):
     home = stack.settings.home.absolute()
-    before = {name: Daemon(name, home).process() for name in ("server", "worker-1", "metrics")}
+    names = ("server", "worker-1", "watch", "metrics")
+    before = {name: Daemon(name, home).process() for name in names}
+    assert all(before.values())
     again = bring_up(stack.settings, say=lambda line: None)
     assert again["addresses"]["ui"] == stack.ui
     assert {name: Daemon(name, home).process() for name in before} == before
@@ -110,26 +118,44 @@ def replans(stack: Stack, reason: str) -> list[dict]:
 
 
 @pytest.mark.e2e
-def test_a_run_killed_before_it_began_does_not_stay_pending(stack: Stack):
-    found = stack.api.call("POST", "/automations/filter", {})
-    assert {"gogh-crash-silent-runs", "gogh-crash-runs-that-never-began"} <= {
-        automation["name"] for automation in found
-    }
+def test_up_begins_with_a_cycle_and_says_when_the_next_one_comes(stack: Stack):
+    """Nobody has to ask for it, and the schedule's run of the same window does nothing."""
+    plan = until(lambda: plans(stack), "the first plan")[-1]
+    first = stack.runs("reallocation")[-1]
+    assert first["id"] == (stack.up["first_run"] or first["id"])
+    began = datetime.fromisoformat(first["expected_start_time"])
+    upcoming = datetime.fromisoformat(stack.up["next_cycle"])
+    assert timedelta(0) < upcoming - began <= timedelta(seconds=stack.settings.cycle.window_s + 5)
+    assert [run["name"] for run in plans(stack)].count(plan["name"]) == 1
+
+
+@pytest.mark.e2e
+@pytest.mark.parametrize(("state", "silent_s"), [("PENDING", 301), ("RUNNING", 91)])
+def test_a_run_without_a_process_is_marked_as_crashed(stack: Stack, state: str, silent_s: int):
     later = {"type": "SCHEDULED", "state_details": {"scheduled_time": "2200-01-01T00:00:00Z"}}
-    watch = stack.api.deployment("watch/watch")["id"]
-    run = stack.api.call("POST", f"/deployments/{watch}/create_flow_run", {"state": later})["id"]
-    quick = crash_when_silent("quick", "Pending", 10, runs=f"prefect.flow-run.{run}")
-    made = stack.api.call("POST", "/automations/", quick)["id"]
-    try:
-        state = {"type": "PENDING", "name": "Pending"}
-        stack.api.call("POST", f"/flow_runs/{run}/set_state", {"state": state, "force": True})
+    flow = stack.api.deployment("ingest/ingest")["id"]
+    with stack.quiet():
+        run = stack.api.call("POST", f"/deployments/{flow}/create_flow_run", {"state": later})["id"]
+        body = {"state": {"type": state, "name": state.capitalize()}, "force": True}
+        stack.api.call("POST", f"/flow_runs/{run}/set_state", body)
+        assert crash_silent(stack.api, datetime.now(UTC)) == [], "it may still come"
+        crash_silent(stack.api, datetime.now(UTC) + timedelta(seconds=silent_s))
+        assert stack.api.call("GET", f"/flow_runs/{run}")["state_type"] == "CRASHED"
 
-        def crashed() -> bool:
-            return stack.api.call("GET", f"/flow_runs/{run}")["state_type"] == "CRASHED"
 
-        until(crashed, "the run that never began to be marked as crashed")
-    finally:
-        stack.api.call("DELETE", f"/automations/{made}")
+@pytest.mark.e2e
+def test_a_run_that_lives_is_not_marked(stack: Stack):
+    with stack.quiet():
+        ident = stack.api.run("retrain/retrain", {"budget_s": 60})["id"]
+
+        def beats() -> bool:
+            body = {"filter": {"event": {"name": ["prefect.flow-run.heartbeat"]},
+                               "resource": {"id": [f"prefect.flow-run.{ident}"]}}}  # fmt: skip
+            return bool(stack.api.call("POST", "/events/filter", body)["events"])
+
+        until(beats, "a heartbeat")
+        assert crash_silent(stack.api, datetime.now(UTC) + timedelta(seconds=60)) == []
+        assert stack.api.wait(ident, timeout_s=300)["state_type"] == "COMPLETED"
 
 
 @pytest.mark.e2e
@@ -151,7 +177,7 @@ def test_a_storm_of_events_of_every_kind_gives_one_replan(planned: Stack):
 
 @pytest.mark.e2e
 def test_what_is_lost_is_seen_told_and_planned_around_by_itself(planned: Stack):
-    """A server vanishes, a GPU dies, the power cap changes: watch, event, automation, one replan.
+    """A server vanishes, a GPU dies, the power cap changes: look, event, automation, one replan.
 
     One event is sent for each; all in one moment, so they give one replan.
     """
@@ -161,15 +187,15 @@ def test_what_is_lost_is_seen_told_and_planned_around_by_itself(planned: Stack):
     servers = [s.server.id for s in cluster.state().servers if s.power is PowerState.ON]
     gone, hurt = servers[0], servers[-1]
     with stack.quiet():
-        stack.run("watch")  # what there was before
+        look_once(load(), stack.api)  # what there was before
         time.sleep(stack.settings.prefect.damper_s + 5)
         cluster.fault("server_vanishes", gone)
         cluster.fault("gpu_dies", f"{hurt}/0")
         with stack.configured("[allocation]\npower_cap_w = 1_000_000\n"):
-            seen = stack.run("watch")
+            seen = "; ".join(look_once(load(), stack.api))
             told = (f"server {gone} is down", f"GPU {hurt}:0 is lost", "cap is now 1,000,000 W")
             for words in told:
-                assert words in seen["name"], seen["name"]
+                assert words in seen
 
             def mine() -> list[dict]:
                 return [r for words in told for r in replans(stack, words.split(" is ")[0])]
@@ -178,9 +204,9 @@ def test_what_is_lost_is_seen_told_and_planned_around_by_itself(planned: Stack):
             done = stack.api.wait(first["id"], timeout_s=300)
             assert done["state_type"] == "COMPLETED", done["state"]["message"]
             assert len(mine()) == 1
-            assert stack.run("watch")["name"] == "watch · all quiet"
+            assert look_once(load(), stack.api) == []
         cluster.fault("server_returns", gone)
-        stack.run("watch")  # so that the cap going away again is no event of the next test
+        look_once(load(), stack.api)  # the cap going away is no event of the next test
     state = cluster.state()
     assert not any(slot.server == gone for status in state.jobs for slot in status.slots)
 
@@ -246,3 +272,13 @@ def test_metrics_and_alert_rules_are_as_prometheus_wants_them(planned: Stack, tm
             ["promtool", *command], cwd=tmp_path, capture_output=True, text=True, check=False
         )
         assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.e2e
+def test_quiet_looks_leave_no_runs_and_no_write_of_the_server_failed(planned: Stack):
+    """The last test of this stack: its whole life is in the log."""
+    home = planned.settings.home.absolute()
+    assert Daemon("watch", home).process() is not None
+    found = planned.api.call("POST", "/deployments/filter", {})
+    assert "watch" not in {deployment["name"] for deployment in found}
+    assert "database is locked" not in Daemon("server", home).log.read_text()

@@ -123,7 +123,7 @@ def check(settings: Settings, stop: str) -> None:
     """A fresh window, a run that is killed, a run that goes on: one plan, each action once."""
     store = Store(settings)
     manager = open_manager(settings, store)
-    manager.advance(settings.cycle.window_s)  # type: ignore[attr-defined]
+    manager.advance(settings.cycle.window_s)
     reached = kill_at(settings, stop)
     again = run_to_the_end(settings)
     assert again["outcome"] in ("emitted", "done")
@@ -177,7 +177,7 @@ def test_a_run_killed_at_any_transaction_is_gone_on_with(settings: Settings) -> 
     """Every third transaction of a cycle, before and after it is committed."""
     store = Store(settings)
     manager = open_manager(settings, store)
-    manager.advance(settings.cycle.window_s)  # type: ignore[attr-defined]
+    manager.advance(settings.cycle.window_s)
     writes = run_to_the_end(settings)["writes"]
     points = [f"write {n}:{when}" for n in range(1, writes + 1, 3) for when in ("before", "after")]
     print("points:", ", ".join(points))
@@ -191,7 +191,7 @@ def test_kills_at_random_times(settings: Settings) -> None:
     for _ in range(100):
         store = Store(settings)
         manager = open_manager(settings, store)
-        manager.advance(settings.cycle.window_s)  # type: ignore[attr-defined]
+        manager.advance(settings.cycle.window_s)
         after_s = dice.uniform(0.5, 6.0)
         print(f"killed after {after_s:.3f} s")
         child = start(settings, "nowhere")

@@ -36,7 +36,7 @@ def write(store: Store, until: float, writer: int) -> int:
         store.append("gpu_samples", batch(writer, number))
         number += 1
         if writer == 0 and number % 25 == 0:
-            store.age()
+            store.age(NOON)
         if writer == 1 and number % 5 == 0:
             store.publish()
     return number
@@ -61,7 +61,7 @@ def read(store: Store, until: float) -> int:
 def main() -> None:
     """Work until the time is over, and tell how much was done."""
     role, home, seconds, number = sys.argv[1:]
-    store = Store(load(home=Path(home)), clock=lambda: NOON)
+    store = Store(load(home=Path(home)))
     until = time.monotonic() + float(seconds)
     done = write(store, until, int(number)) if role == "write" else read(store, until)
     print(json.dumps(done))

@@ -92,7 +92,7 @@ TASKS: dict[str, Callable[[Store, dict[str, Any]], object]] = {
     "write": _write,
     "migrate": lambda store, _: store.migrate(),
     "publish": lambda store, _: store.publish(),
-    "age": lambda store, _: store.age(),
+    "age": lambda store, order: store.age(datetime.fromisoformat(order["clock"])),
     "backup": lambda store, order: store.backup(Path(order["folder"])),
     "restore": lambda store, order: store.restore(Path(order["folder"])),
 }
@@ -102,9 +102,8 @@ def _child(order: dict[str, Any], answer: int) -> None:
     steps = Steps(order.get("at", 0))
     for name in ("sync", "replace", "remove", "write_at"):
         setattr(files, name, _stepped(getattr(files, name), steps))
-    clock = datetime.fromisoformat(order["clock"])
     settings = load(home=Path(order["home"]), store=order.get("store", {}))
-    store = CountedStore(settings, clock=lambda: clock)
+    store = CountedStore(settings)
     store.steps = steps
     TASKS[order["task"]](store, order)
     os.write(answer, str(steps.done).encode())

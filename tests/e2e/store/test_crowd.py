@@ -10,11 +10,11 @@ import pytest
 
 from gogh_core.settings import load
 from gogh_core.store import Store
-from tests.e2e.store.crowd import NOON, ROWS
+from tests.e2e.store.crowd import ROWS
 
 
 def crowd(home: Path, seconds: float) -> tuple[list[int], list[int]]:
-    store = Store(load(home=home), clock=lambda: NOON)
+    store = Store(load(home=home))
     store.migrate()
     store.publish()
     roles = [("write", 0), ("write", 1), *(("read", number) for number in range(5))]
@@ -36,7 +36,7 @@ def crowd(home: Path, seconds: float) -> tuple[list[int], list[int]]:
 
 
 def every_row_once(home: Path, batches: list[int]) -> None:
-    store = Store(load(home=home), clock=lambda: NOON)
+    store = Store(load(home=home))
     with store.read() as connection:
         found = connection.sql(
             "SELECT server_id, count(*), count(DISTINCT gpu_index) FROM gpu_samples_all GROUP BY 1"

@@ -37,7 +37,7 @@ class Scene:
         self.options = store
 
     def store(self) -> Store:
-        return Store(load(home=self.home, store=self.options), clock=lambda: NOW)
+        return Store(load(home=self.home, store=self.options))
 
     def keep(self) -> None:
         shutil.copytree(self.home, self._kept)
@@ -186,10 +186,9 @@ def ageing(tmp_path: Path) -> Scene:
     scene = Scene(tmp_path, retention_days=2.0)
     store = scene.store()
     store.migrate()
-    store.clock = lambda: datetime(2026, 1, 2, tzinfo=UTC)
     store.append("gpu_samples", _numbered(datetime(2026, 1, 1, 3, tzinfo=UTC), _EXPIRING))
     store.append("gpu_samples", _numbered(datetime(2026, 1, 1, 4, tzinfo=UTC), _EXPIRING + 100))
-    store.age()
+    store.age(datetime(2026, 1, 2, tzinfo=UTC))
     with store.write() as connection:
         connection.execute("UPDATE sample_files SET retired_at = 1 WHERE retired_at IS NOT NULL")
     for index, hour in enumerate((-14, -13, -8, -1)):
@@ -219,7 +218,7 @@ def every_row_once(store: Store) -> None:
     _exactly([row[0] for row in found])
     seen = ask(store, "SELECT power_w FROM gpu_samples_all ORDER BY 1")["power_w"].to_pylist()
     _exactly(seen)
-    store.age()
+    store.age(NOW)
     store.publish()
     seen = ask(store, "SELECT power_w FROM gpu_samples_all ORDER BY 1")["power_w"].to_pylist()
     assert seen == _LASTING
@@ -259,7 +258,7 @@ def test_ageing_killed_very_often(nursery: Nursery, ageing: Scene) -> None:
 def restoring(ageing: Scene, tmp_path: Path) -> Scene:
     """A backup of the scene above, and another store in its place."""
     store = ageing.store()
-    store.age()
+    store.age(NOW)
     store.backup(tmp_path / "backup")
     shutil.rmtree(ageing.home)
     other = ageing.store()

@@ -148,7 +148,7 @@ def run(settings: Settings, kill_at: int | None = None) -> dict[str, Any]:
     for name in ("sql", "execute", "begin", "commit"):
         watched(name)
     in_small_batches()
-    store = Store(settings, clock=lambda: NOW)
+    store = Store(settings)
     report = ingest(store, settings, now=NOW)
     assert not [fault for fault in report.faults if "unavailable" in fault], report.faults
     return {"statements": counted}

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from gogh_core.store import now_utc
 from tests.conftest import PROJECT
 from tests.telemetry.world import opened, rows_of, state_of, take_in
 
@@ -76,7 +77,7 @@ def test_the_agent_samples_spools_and_survives_being_killed(library: Path, tmp_p
     assert not [name for name in names if name.endswith(".open")]
     settings, store = opened(home, state_of([("n1", "v100", 2)]))
     total = lines(home) - len(names)
-    report = take_in(settings, store, store.clock())
+    report = take_in(settings, store, now_utc())
     assert report.ok, report.faults
     assert report.sources[0].rows_clean == total
     found = rows_of(

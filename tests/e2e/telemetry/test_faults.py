@@ -13,6 +13,7 @@ import duckdb
 import pytest
 
 from gogh_core.errors import StoreLocked
+from gogh_core.store import now_utc
 from tests.conftest import PROJECT
 from tests.telemetry.world import at, csv, opened, put, rows_of, sample, state_of, take_in
 
@@ -135,7 +136,7 @@ def test_a_job_goes_on_when_the_spool_is_full_and_its_last_count_arrives(tmp_pat
     files = sorted((settings.spool / "progress").iterdir())
     lines = [json.loads(line) for file in files for line in file.read_text().splitlines()]
     assert max(line["steps"] for line in lines) == said["steps"]
-    report = take_in(settings, store, store.clock())
+    report = take_in(settings, store, now_utc())
     assert report.ok
     found = rows_of(store, "SELECT max(steps), count(*) FROM job_progress")
     assert found[0] == (said["steps"], len({(line["ts"], line["event"]) for line in lines}))

@@ -164,7 +164,10 @@ def _replans(stack: Stack, reason: str) -> list[dict]:
     return [r for r in runs if r["parameters"].get("request", {}).get("reason") == reason]
 
 
-GUARDS = "[guards]\napprove_moves = 0\napprove_stops = 0\nmin_runtime_s = 0\ncooldown_s = 0\n"
+GUARDS = (
+    "[guards]\napprove_moves = 0\napprove_stops = 0\napprove_stop_share = 0\n"
+    "min_runtime_s = 0\ncooldown_s = 0\n"
+)
 """Every plan that moves or stops somebody is over the threshold, and anybody may be moved."""
 
 
@@ -181,8 +184,10 @@ def busiest(stack: Stack) -> str:
 def test_a_plan_over_the_guards_threshold_waits_for_the_form(
     stack: Stack, page: Page, answer: str, state: str
 ):
-    scheduled_run(stack)
-    with stack.quiet(), stack.configured(GUARDS):
+    with stack.quiet(), contextlib.ExitStack() as guarded:
+        before = stack.run("replan", {"request": {"reason": "somebody runs"}})
+        assert before["state_type"] == "COMPLETED", before["state"]["message"]
+        guarded.enter_context(stack.configured(GUARDS))
         asked = {"request": {"reason": f"to {answer}", "drain": [busiest(stack)]}}
         ident = stack.api.run("replan/replan", asked)["id"]
 
@@ -191,6 +196,7 @@ def test_a_plan_over_the_guards_threshold_waits_for_the_form(
 
         until(lambda: record()["state_type"] not in ("SCHEDULED", "PENDING", "RUNNING"), "a pause")
         assert record()["state_type"] == "PAUSED", record()["state"]["message"]
+        assert record()["name"].endswith(" · waits for approval")
         for _ in range(5):  # SQLite may be locked just then; a person would press again
             answer_form(page, ident, answer)
             with contextlib.suppress(AssertionError):
@@ -201,18 +207,19 @@ def test_a_plan_over_the_guards_threshold_waits_for_the_form(
     cycles = list_cycles(Store(stack.settings), rows=50)
     mine = next(cycle for cycle in cycles if cycle["reason"] == f"to {answer}")
     assert mine["state"] == state
-    if state == "rejected":
-        assert "Ada" in run["state"]["message"]
+    assert run["name"].endswith(
+        " · approved by Ada" if state == "emitted" else " · rejected by Ada"
+    )
 
 
 def answer_form(page: Page, ident: str, answer: str) -> None:
     """Open the paused run, fill in its form and submit it."""
     page.goto(f"/runs/flow-run/{ident}")
     page.get_by_role("button", name="Resume").click()
-    expect(page.get_by_text("Difference to the running plan").first).to_be_visible()
+    expect(page.get_by_text("Difference to what runs now").first).to_be_visible()
     expect(page.get_by_text("more than 0").first).to_be_visible()  # moves or stops
-    if answer == "approve":
-        field(page, "Approve").get_by_role("switch").click()
+    if answer == "reject":  # submitting the form as it opens approves
+        field(page, "Reject").get_by_role("switch").click()
     field(page, "Your name").locator("textarea").fill("Ada")
     keep(page, f"approval-{answer}")
     page.get_by_role("button", name="Submit").click()

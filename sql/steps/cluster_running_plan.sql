@@ -1,0 +1,2 @@
+-- The plan that runs.
+SELECT plan_id FROM running_plan;

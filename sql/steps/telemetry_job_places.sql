@@ -1,2 +1,0 @@
--- Where each job was when its record was last kept.
-SELECT job_id, state, slots FROM jobs
