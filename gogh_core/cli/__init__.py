@@ -1,8 +1,8 @@
 """The `gogh` command: each room brings its commands in a module of its own.
 
 `main` is the only entry: it loads the modules, runs the command, and turns every error of ours,
-and what the file system refuses, into one line on standard error (exit 2 for bad input, 1 for the
-rest).
+a command line that cannot be read, and what the file system refuses, into one line on standard
+error (exit 2 for bad input, 1 for the rest).
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import importlib
 import importlib.util
 import os
 import sys
+from typing import Any
 
 import typer
 
@@ -75,7 +76,14 @@ _register()
 def main() -> None:
     """Run the command line; every error of ours becomes one line."""
     try:
-        app()
+        code = app(prog_name="gogh", standalone_mode=False)
+    except typer.TyperException as error:
+        if error.format_message():  # else Typer has just printed the help that was asked for
+            print(f"gogh: {_in_one_line(error)}", file=sys.stderr)
+        sys.exit(2)
+    except typer.Abort:
+        print("gogh: aborted", file=sys.stderr)
+        sys.exit(1)
     except InvalidInput as error:
         print(f"gogh: {error}", file=sys.stderr)
         sys.exit(2)
@@ -98,6 +106,14 @@ def main() -> None:
         todo = "may you write there? `home` (GOGH_HOME) names the folder of all that GOGH keeps"
         print(f"gogh: {error.filename}: {error.strerror}; {todo}", file=sys.stderr)
         sys.exit(1)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _in_one_line(error: Any) -> str:
+    """What a command line did wrong, and which help to read."""
+    command = error.ctx.command_path if getattr(error, "ctx", None) else "gogh"
+    what = " ".join(error.format_message().split()).rstrip(".")
+    return f"{what}; see `{command} --help`"
 
 
 def _end_interrupted() -> None:

@@ -31,7 +31,7 @@ OTHERWISE = {
 
 
 def commands(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """Every command with an `x` for each thing it must be told."""
+    """Every command with a `1` for each thing it must be told."""
     if hasattr(command, "list_commands"):
         for name in command.list_commands(None):
             # Benchmarks make a home of their own in a temporary folder.
@@ -39,7 +39,8 @@ def commands(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ..
                 yield from commands(command.get_command(None, name), (*path, name))
         return
     asked = [parameter for parameter in command.params if parameter.required]
-    words = [("x",) if p.param_type_name == "argument" else (p.opts[0], "x") for p in asked]
+    # 1 is a name, a number and a file that is not there: what is judged is the home.
+    words = [("1",) if p.param_type_name == "argument" else (p.opts[0], "1") for p in asked]
     yield (*path, *(word for pair in words for word in pair), *OTHERWISE.get(path, ()))
 
 
