@@ -1,4 +1,5 @@
--- The cluster now. One row for each GPU type: servers on and off, GPUs free, busy and shared, watts.
+-- The cluster now. One row for each GPU type: servers on and off, GPUs free, busy and shared, watts
+-- (none where servers are on and no GPU of them was measured yet).
 WITH machines AS (
     SELECT
         gpu_type,
@@ -26,7 +27,7 @@ SELECT
     coalesce(gpus, 0) AS gpus,
     coalesce(gpus_busy, 0) AS gpus_busy,
     coalesce(gpus_shared, 0) AS gpus_shared,
-    round(coalesce(gpu_w, 0) + base_w, 1) AS power_w,
+    round(CASE WHEN servers_on > 0 THEN gpu_w ELSE 0 END + base_w, 1) AS power_w,
     round(utilisation, 3) AS utilisation
 FROM machines
 LEFT JOIN cards USING (gpu_type)

@@ -233,6 +233,19 @@ def test_cluster_now(cluster: Store) -> None:
     assert row["power_w"] == 100 + 100 + 150  # two GPUs and the base of the server that is on
 
 
+def test_cluster_now_knows_no_watts_before_the_first_sample(migrated: Path, tmp_path: Path) -> None:
+    store = Store(load(home=tmp_path))
+    store.path.write_bytes(migrated.read_bytes())
+    on = {"server_id": "s1", "gpu_type": "v100", "gpus": 1, "base_w": 150.0, "power": "on"}
+    on["seen_at"] = NOON
+    off = on | {"server_id": "s2", "gpu_type": "k80", "power": "off"}
+    with store.write() as connection:
+        append_rows(connection, "servers", pa.Table.from_pylist([on, off]))
+    store.publish()
+    watts = {row["gpu_type"]: row["power_w"] for row in answer(store, "cluster_now")}
+    assert watts == {"v100": None, "k80": 0.0}
+
+
 def test_energy_by_job_splits_a_shared_gpu(cluster: Store) -> None:
     by_job = {row["job_id"]: row for row in answer(cluster, "energy_by_job")}
     # GPU 0 takes 0.1 kWh: a alone for the first half, then half each.
