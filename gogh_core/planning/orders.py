@@ -128,6 +128,11 @@ class Order:
         when = f"{since} {shown(self.begins_at)}{until}"
         return f"{self.what} by {self.who} {when} (order {self.id}){why}"
 
+    @property
+    def brief(self) -> str:
+        """Such as `server s1 is drained (order 3)`; `gogh orders` has the rest."""
+        return f"{self.what} ({f'order {self.id}' if self.id else 'this request'})"
+
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
         raw = {field.name: getattr(self, field.name) for field in fields(self)}

@@ -123,8 +123,9 @@ class Standing:
             return str(found[0]) if found else what.reason
 
         def waits(what: Waiting) -> Waiting:
-            found = "; ".join(str(order) for order in concerned.get(what.job, ()))
-            return replace(what, reason=f"{what.reason}; {found}") if found else what
+            found = ", ".join(order.brief for order in concerned.get(what.job, ()))
+            more = f"; orders in its way: {found}" if found else ""
+            return replace(what, reason=what.reason + more)
 
         return replace(
             plan,

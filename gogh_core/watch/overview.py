@@ -98,7 +98,7 @@ def _waiting(status: Status) -> tuple[Row, ...]:
             found.append(
                 {
                     "job": job.job.id,
-                    "waited_s": (at - job.job.submitted_at).total_seconds(),
+                    "waited_s": (at - (job.since or job.job.submitted_at)).total_seconds(),
                     "why": why.get(job.job.id, unplanned),
                 }
             )

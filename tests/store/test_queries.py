@@ -49,6 +49,7 @@ def job(job_id: str, owner: str, state: str = "running", **more: Any) -> dict[st
         "movable": True,
         "move_cost_j": 0.0,
         "submitted_at": NOON - HOUR,
+        "since": None,
         "state": state,
         "seen_at": NOON + HOUR,
         "slots": "[]",
@@ -104,6 +105,7 @@ def cluster(migrated: Path, tmp_path_factory: pytest.TempPathFactory) -> Store:
             job("a", "ann", slots=slots),
             job("b", "bob", slots=slots),
             job("c", "bob", "waiting"),
+            job("d", "bob", "waiting", since=NOON + HOUR / 2),  # stopped then
         ],
         "job_events": [
             {"job_id": "a", "ts": NOON, "event": "started", "server_id": "s1", "gpus": [0]},
@@ -302,8 +304,10 @@ def test_speed_factors_are_relative_to_the_same_work(cluster: Store) -> None:
 
 
 def test_queue(cluster: Store) -> None:
-    (row,) = answer(cluster, "queue")
-    assert (row["job_id"], row["reason"], row["waited_s"]) == ("c", "no v100 is free", 7200)
+    never_ran, stopped = answer(cluster, "queue")
+    assert (never_ran["job_id"], never_ran["waited_s"]) == ("c", 7200)
+    assert never_ran["reason"] == "no v100 is free"
+    assert (stopped["job_id"], stopped["waited_s"]) == ("d", 1800)
 
 
 def test_plan_history(cluster: Store) -> None:
