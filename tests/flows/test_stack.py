@@ -152,6 +152,14 @@ def test_every_deployment_names_a_flow_with_a_description_and_tags():
                      "validate", "retrain-p2", "estimate", "allocate", "emit"}  # fmt: skip
 
 
+def test_runs_that_may_wait_for_a_person_have_no_concurrency_limit():
+    """Prefect gives a paused run's place away and ends the run when it renews its lease."""
+    raw = yaml.safe_load((PROJECT / "prefect.yaml").read_text())
+    may_ask = [d for d in raw["deployments"] if d["name"] in ("reallocation", "replan")]
+    assert len(may_ask) == 2
+    assert not [d["name"] for d in may_ask if "concurrency_limit" in d]
+
+
 def test_prefect_yaml_names_no_machine():
     text = (PROJECT / "prefect.yaml").read_text()
     assert yaml.safe_load(text)["pull"] == []
