@@ -77,13 +77,14 @@ def _orders(store: Store, now: datetime) -> tuple[Row, ...]:
 def _servers_out(status: Status, orders: Sequence[Row]) -> tuple[Row, ...]:
     """Servers no job can be placed on by a fault or a drain; those switched off are no fault."""
     drains = [order for order in orders if order["kind"] == "drain"]
-    ordered = {order["subject"] for order in drains if order["state"] == "in force"}
+    ordered = {o["subject"]: o["begins_at"] for o in drains if o["state"] == "in force"}
     found = []
     for server in status.state.servers:
         down = server.power is PowerState.DOWN
         if down or server.drain or server.server.id in ordered:
             state = "down" if down else "drained"
-            found.append({"server": server.server.id, "state": state, "since": server.since})
+            since = server.since if down else ordered.get(server.server.id, server.since)
+            found.append({"server": server.server.id, "state": state, "since": since})
     return tuple(found)
 
 

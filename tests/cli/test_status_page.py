@@ -18,7 +18,7 @@ from gogh_core.cli import app
 from gogh_core.cli.prefect_server import Daemon
 from gogh_core.cluster import ask_approval, open_manager
 from gogh_core.domain import JobState, PowerState
-from gogh_core.planning import run_cycle
+from gogh_core.planning import Order, give, lift, run_cycle
 from gogh_core.settings import Settings
 from gogh_core.simulation import SimulatedCluster
 from gogh_core.store import Store
@@ -88,6 +88,17 @@ def test_a_server_that_is_down_stands_on_it(page: Any, planned: Settings) -> Non
     cluster(planned).fault("server_vanishes", gone)
     assert f"server {gone} is down since 2026-01-05 09:10:00" in page()
     cluster(planned).fault("server_returns", gone)
+
+
+def test_a_drained_server_is_drained_since_the_order_began(page: Any, planned: Settings) -> None:
+    here, store = cluster(planned), Store(planned)
+    name = here.state().servers[0].server.id
+    order = Order("drain", name, here.clock() - timedelta(seconds=90), "ann", here.clock())
+    give(store, [order], here.state(), here.clock())
+    try:
+        assert f"server {name} is drained since 2026-01-05 09:08:30" in page()
+    finally:
+        lift(store, "drain", name, who="ann", now=here.clock(), state=here.state())
 
 
 def test_an_open_question_comes_first_with_the_command_that_answers(
