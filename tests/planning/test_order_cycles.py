@@ -78,7 +78,7 @@ def world(home: World, monkeypatch: pytest.MonkeyPatch) -> World:
     for order in list_orders(home.store):
         if order.stands(home.manager.now):
             home.lift(order.kind, order.subject)
-    for _ in range(4):
+    for _ in range(12):  # jobs come and go by chance
         if home.on_host(home.window()):
             return home
     raise AssertionError(f"no job runs on {HOST}")

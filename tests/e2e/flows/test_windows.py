@@ -8,6 +8,7 @@ within a window, rows that are lost, late or garbage, and samples that age to Pa
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -114,6 +115,8 @@ def hour(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hour]:
         store=StoreSettings(hot_hours=0.01),
     )
     with pytest.MonkeyPatch.context() as patch:
+        for name in [name for name in os.environ if name.startswith("GOGH_")]:
+            patch.delenv(name)  # those of a stack that another test keeps running
         config = settings.home / "gogh.toml"
         config.parent.mkdir(parents=True, exist_ok=True)
         config.write_text(
