@@ -59,7 +59,7 @@ class Store:
             raise StoreError(
                 f"cannot be made: {error.strerror}", where=str(self.path.parent), todo="set `home`"
             ) from error
-        with faults.told(self.path), self.gate():
+        with faults.file_errors(self.path), self.gate():
             if not self.path.exists():
                 self._create()
                 return
@@ -113,7 +113,7 @@ class Store:
     @contextmanager
     def transaction(self, connection: Connection) -> Iterator[None]:
         """One counted transaction on a connection to the database; the caller holds the gate."""
-        with faults.told(self.path):
+        with faults.file_errors(self.path):
             commits.prepare(self.path)
         with transaction(connection):
             yield
@@ -176,7 +176,7 @@ class Store:
     def publish(self) -> Path:
         """Make what is committed now the snapshot that people read."""
         self.must_exist()
-        with faults.told(self.path.parent):
+        with faults.file_errors(self.path.parent):
             return publishing.publish(self)
 
     def append(self, table: str, rows: pa.Table) -> int:
@@ -193,18 +193,18 @@ class Store:
         `now` is the cluster's time, as the samples' is.
         """
         self.must_exist()
-        with faults.told(self.samples):
+        with faults.file_errors(self.samples):
             return ageing.age(self, now)
 
     def backup(self, to: Path) -> Path:
         """Write database and samples to a fresh folder."""
         self.must_exist()
-        with faults.told(to):
+        with faults.file_errors(to):
             return backups.backup(self, to)
 
     def restore(self, source: Path) -> None:
         """Put a backup in the place of this store, after it was verified."""
-        with faults.told(self.path.parent):
+        with faults.file_errors(self.path.parent):
             backups.restore(self, source)
 
     @contextmanager

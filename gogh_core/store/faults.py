@@ -13,7 +13,7 @@ import duckdb
 
 from gogh_core.errors import StoreCorrupt, StoreError
 
-__all__ = ["AGAIN", "REPAIR", "first_line", "is_damage", "ours", "told"]
+__all__ = ["AGAIN", "REPAIR", "file_errors", "first_line", "is_damage", "is_full", "ours"]
 
 REPAIR = "restore a backup (`gogh restore`)"
 AGAIN = "make a new one (`gogh snapshot`)"
@@ -24,7 +24,7 @@ _BROKEN = (duckdb.FatalException, duckdb.InternalException, duckdb.Serialization
 
 
 @contextmanager
-def told(where: Path) -> Iterator[None]:
+def file_errors(where: Path) -> Iterator[None]:
     """What the file system refuses becomes an error of ours."""
     try:
         yield
@@ -42,7 +42,7 @@ def ours(
 ) -> StoreError:
     """What DuckDB says about a file, as an error of ours."""
     text = first_line(error)
-    if _FULL.search(str(error)):
+    if is_full(error):
         return _full(path)
     if isinstance(error, duckdb.OutOfMemoryException):
         return StoreError(text, where=str(path), todo="raise store.memory_limit_mb")
@@ -58,6 +58,11 @@ def ours(
 def is_damage(error: duckdb.Error) -> bool:
     """Whether it is the file that is wrong, not what was asked."""
     return isinstance(error, _BROKEN) or _DAMAGED.search(str(error)) is not None
+
+
+def is_full(error: duckdb.Error) -> bool:
+    """Whether the disk has no room."""
+    return _FULL.search(str(error)) is not None
 
 
 def first_line(error: duckdb.Error) -> str:

@@ -12,6 +12,7 @@ from pathlib import Path
 import duckdb
 
 from gogh_core.errors import StoreError
+from gogh_core.store.faults import first_line, is_full
 from gogh_core.store.migrations import views_checksum
 from gogh_core.store.samples import checked
 from gogh_core.store.texts import Text, fetch, fill, run, statement, texts
@@ -44,7 +45,10 @@ def renew(connection: duckdb.DuckDBPyConnection, samples: Path) -> None:
         try:
             run(connection, view.sql, {})
         except duckdb.Error as error:
-            raise StoreError(f"failed: {error}", where=f"sql/views/{view.name}.sql") from error
+            if is_full(error):
+                raise
+            text = f"failed: {first_line(error)}"
+            raise StoreError(text, where=f"sql/views/{view.name}.sql") from error
     fetch(connection, "store_set_fact", name="views", value=_fact(samples))
 
 
