@@ -105,6 +105,7 @@ def _put_in_place(store: Store, staged: Path, source: Path, listed: dict[str, st
                 migrations.apply_migrations(connection, missing, files.now_utc())
                 views.renew(connection, store.samples)
                 fetch(connection, "store_become", store_id=store_id)
+            fetch(connection, "store_checkpoint")
         files.sync(staged)
         with store.gate():
             _settle_log(store)

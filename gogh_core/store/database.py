@@ -106,9 +106,12 @@ class Store:
             files.replace(staged, self.path)
 
     def _apply(self, path: Path, missing: tuple[migrations.Migration, ...]) -> None:
-        with self.connect(path) as connection, transaction(connection):
-            migrations.apply_migrations(connection, missing, files.now_utc())
-            views.renew(connection, self.samples)
+        with self.connect(path) as connection:
+            with transaction(connection):
+                migrations.apply_migrations(connection, missing, files.now_utc())
+                views.renew(connection, self.samples)
+            # Closing does it too, and says nothing when it fails.
+            fetch(connection, "store_checkpoint")
 
     @contextmanager
     def transaction(self, connection: Connection) -> Iterator[None]:

@@ -113,7 +113,7 @@ def make_folder(path: Path) -> None:
 
 @contextmanager
 def whole_or_gone(staged: Path) -> Iterator[None]:
-    """What is being made beside its place is removed when the block raises."""
+    """What is being made beside its place is removed when the block raises, with DuckDB's log."""
     try:
         yield
     except BaseException:
@@ -121,6 +121,7 @@ def whole_or_gone(staged: Path) -> Iterator[None]:
             shutil.rmtree(staged)
         else:
             staged.unlink(missing_ok=True)
+            staged.with_name(staged.name + ".wal").unlink(missing_ok=True)
         raise
 
 
