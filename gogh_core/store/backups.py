@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gogh_core import __version__
-from gogh_core.errors import InvalidInput, StoreCorrupt, StoreError
+from gogh_core.errors import InvalidInput, StoreCorrupt
 from gogh_core.store import (
     ageing,
     commits,
@@ -183,7 +183,7 @@ def _settle_log(store: Store) -> None:
     """No log of the old database may be taken for one of the new; a good one is written out."""
     try:
         publishing.checkpoint(store)
-    except StoreError:
+    except StoreCorrupt:
         # The old database is beyond opening, which may be why it is being replaced.
         files.remove(store.path.with_name(store.path.name + ".wal"))
 

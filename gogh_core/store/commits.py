@@ -13,7 +13,7 @@ from pathlib import Path
 
 import duckdb
 
-from gogh_core.errors import StoreCorrupt
+from gogh_core.errors import StoreCorrupt, StoreError
 from gogh_core.store.texts import fetch
 
 __all__ = ["check", "count", "file_of", "identity", "prepare", "tell", "told"]
@@ -37,7 +37,12 @@ def prepare(database: Path) -> None:
 
 def count(connection: duckdb.DuckDBPyConnection) -> tuple[str, int]:
     """Count the transaction that is about to be committed: whose it is, and the number."""
-    row = fetch(connection, "store_count_commit").to_pylist()[0]
+    try:
+        row = fetch(connection, "store_count_commit").to_pylist()[0]
+    except duckdb.CatalogException as error:
+        raise StoreError(
+            "the database is of an older GOGH", todo="`gogh up` or a cycle renews it"
+        ) from error
     return row["store_id"], row["commits"]
 
 
