@@ -31,4 +31,6 @@ def maintenance() -> Outcome:
     rows_held = sum(int(row["held"]) for row in held)
     name = f"maintenance · {aged.rows_moved} rows to Parquet · {rows_held} in quarantine"
     rename(name)
+    if aged.doubt:
+        name += f" · nothing was dropped as too old: {aged.doubt}"
     return Completed(message=name)

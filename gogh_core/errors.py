@@ -128,7 +128,7 @@ class InvalidContract(_Faults):
 
 
 class StoreError(GoghError):
-    """The database could not be used."""
+    """The database or another file of the home could not be used."""
 
 
 class StoreLocked(StoreError):

@@ -7,6 +7,7 @@ error (exit 2 for bad input, 1 for the rest).
 
 from __future__ import annotations
 
+import errno
 import importlib
 import importlib.util
 import os
@@ -101,6 +102,9 @@ def main() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            print("gogh: the disk is full; make room and run it again", file=sys.stderr)
+            sys.exit(1)
         if error.filename is None:
             raise
         todo = "may you write there? `home` (GOGH_HOME) names the folder of all that GOGH keeps"

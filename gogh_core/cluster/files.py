@@ -3,7 +3,8 @@
 The site writes its state to `state.json` (`gogh.state/1`) in the folder of plans, and takes from
 there `<plan>.json` (`gogh.plan/1`, see docs/plan.schema.json). It may answer with
 `<plan>.ack.json`: `{"plan": id, "accepted": true, "message": "..."}`. Single actions go the same
-way as `<key>.action.json` (`gogh.action/1`). Files appear whole or not at all. With
+way as `<key>.action.json` (`gogh.action/1`). Files appear whole or not at all, and the newest
+`KEEP` documents are kept, with what the site answered. With
 `webhook.url` set, the same document is posted, and the endpoint's answer is the acknowledgement.
 """
 
@@ -24,9 +25,12 @@ from gogh_core.cluster.webhook import post, read_answer
 from gogh_core.domain import ClusterState, Plan, Slot
 from gogh_core.errors import ActionFailed, ClusterUnavailable, InvalidInput
 from gogh_core.settings import Settings
-from gogh_core.store import now_utc
+from gogh_core.store import file_errors, now_utc
 
-__all__ = ["FilesManager", "write_whole"]
+__all__ = ["KEEP", "FilesManager", "write_whole"]
+
+KEEP = 1000
+_STATE = "state.json"
 
 
 def write_whole(path: Path, text: str) -> None:
@@ -62,7 +66,7 @@ class FilesManager:
 
     def state(self) -> ClusterState:
         """What the site last wrote to `state.json`."""
-        path = self._folder / "state.json"
+        path = self._folder / _STATE
         try:
             raw = json.loads(path.read_text(encoding="utf-8"))
             return state_from_dict(raw, where=str(path))
@@ -168,7 +172,9 @@ class FilesManager:
         """Write the document, post it where the settings say so; the site's word about it."""
         path = self._folder / f"{name}.json"
         if not path.exists():
-            write_whole(path, text)
+            with file_errors(path):
+                write_whole(path, text)
+                self._drop_oldest()
         said = post(self._settings.webhook, text, key) if self._settings.webhook.url else ""
         acknowledgement = self._folder / f"{name}.ack.json"
         try:
@@ -176,6 +182,16 @@ class FilesManager:
         except FileNotFoundError:
             return said or f"written to {path.name}"
         return read_answer(answer, where=str(acknowledgement))
+
+    def _drop_oldest(self) -> None:
+        """A site takes its documents soon; those of long ago go."""
+        ours = [
+            p for p in self._folder.glob("*.json") if not p.name.endswith((".ack.json", _STATE))
+        ]
+        ours.sort(key=lambda path: path.stat().st_mtime_ns)
+        for old in ours[:-KEEP]:
+            old.unlink(missing_ok=True)
+            old.with_name(old.name.removesuffix(".json") + ".ack.json").unlink(missing_ok=True)
 
 
 def _safe(name: str) -> str:

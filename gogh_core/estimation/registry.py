@@ -2,7 +2,8 @@
 
 A version is a folder with `p1.safetensors`, `p2.safetensors` and `version.json`. `serving.json`
 names the serving one and those before it; it is replaced in one step. A weight file that is
-corrupt, foreign or hostile is refused (`WeightsRefused`) and never becomes the serving one.
+corrupt, foreign or hostile, without a checksum or with absurd values is refused (`WeightsRefused`)
+and never becomes the serving one. The newest `KEEP` versions and promotions are kept.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
@@ -27,8 +29,13 @@ if TYPE_CHECKING:
 __all__ = ["Registry", "Version", "load_weights", "shipped"]
 
 SHIPPED = "shipped"
+KEEP = 24
 _LARGEST = 4_000_000
+# The largest weight of the networks we ship is 1.1; with features within -3 to 3 and answers that
+# saturate at 1, such a weight says nothing any more.
+_LARGEST_WEIGHT = 100.0
 _SCHEMA = "gogh.networks/1"
+_PART = ".part"
 
 
 @dataclass(frozen=True)
@@ -78,16 +85,27 @@ def load_weights(path: Path, kind: str, *, sha256: str | None = None) -> nn.Modu
             raise WeightsRefused(f"tensor {name!r} has another shape or type", where=where)
         if not bool(torch.isfinite(tensor).all()):
             raise WeightsRefused(f"tensor {name!r} holds NaN or infinity", where=where)
+        largest = float(tensor.abs().max()) if tensor.numel() else 0.0
+        if largest > _LARGEST_WEIGHT:
+            raise WeightsRefused(
+                f"tensor {name!r} holds {largest:g}; weights are within {_LARGEST_WEIGHT:g}",
+                where=where,
+            )
     network.load_state_dict(tensors)
     return network.eval()
 
 
 def _load_folder(folder: Path, version: Version) -> dict[str, nn.Module]:
+    for name in ("P1", "P2"):
+        if not version.weights_sha256.get(name):
+            raise WeightsRefused(
+                f"records no checksum of the weights of {name}", where=str(folder / "version.json")
+            )
     return {
         name: load_weights(
             folder / f"{name.lower()}.safetensors",
             version.kind,
-            sha256=version.weights_sha256.get(name),
+            sha256=version.weights_sha256[name],
         )
         for name in ("P1", "P2")
     }
@@ -98,7 +116,10 @@ def _read_version(path: Path) -> Version:
         raw = json.loads(path.read_text(encoding="utf-8"))
         if raw.get("schema") != _SCHEMA:
             raise WeightsRefused(f"schema is {raw.get('schema')!r}", where=str(path))
-        return Version(**raw)
+        version = Version(**raw)
+        if not isinstance(version.weights_sha256, dict):
+            raise WeightsRefused("weights_sha256 is no table of checksums", where=str(path))
+        return version
     except (OSError, ValueError, TypeError, AttributeError) as error:
         raise WeightsRefused(f"cannot be read: {error}", where=str(path)) from error
 
@@ -115,20 +136,23 @@ def write_version(folder: Path, networks: Mapping[str, nn.Module], version: Vers
     """Weights and description into a folder, complete or not at all."""
     from safetensors.torch import save
 
+    from gogh_core.store import file_errors, whole_or_gone
+
     sums = {}
-    part = folder.with_name(folder.name + ".part")
-    part.mkdir(parents=True, exist_ok=True)
-    for name, network in networks.items():
-        raw = save({key: value.contiguous() for key, value in network.state_dict().items()})
-        sums[name] = hashlib.sha256(raw).hexdigest()
-        (part / f"{name.lower()}.safetensors").write_bytes(raw)
-    complete = Version(**{**asdict(version), "weights_sha256": sums})
-    text = json.dumps(asdict(complete), indent=1, sort_keys=True)
-    (part / "version.json").write_text(text + "\n", encoding="utf-8")
-    if folder.exists():
-        for old in folder.iterdir():
-            old.unlink()
-    os.replace(part, folder)
+    part = folder.with_name(folder.name + _PART)
+    with file_errors(folder), whole_or_gone(part):
+        part.mkdir(parents=True, exist_ok=True)
+        for name, network in networks.items():
+            raw = save({key: value.contiguous() for key, value in network.state_dict().items()})
+            sums[name] = hashlib.sha256(raw).hexdigest()
+            (part / f"{name.lower()}.safetensors").write_bytes(raw)
+        complete = Version(**{**asdict(version), "weights_sha256": sums})
+        text = json.dumps(asdict(complete), indent=1, sort_keys=True)
+        (part / "version.json").write_text(text + "\n", encoding="utf-8")
+        if folder.exists():
+            for old in folder.iterdir():
+                old.unlink()
+        os.replace(part, folder)
     return complete
 
 
@@ -149,10 +173,14 @@ class Registry:
             raise WeightsRefused(f"cannot be read: {error}", where=str(path)) from error
 
     def _write_history(self, history: list[dict[str, str]]) -> None:
-        self.folder.mkdir(parents=True, exist_ok=True)
+        from gogh_core.store import file_errors, whole_or_gone
+
         part = self.folder / "serving.json.part"
-        part.write_text(json.dumps({"history": history}, indent=1) + "\n", encoding="utf-8")
-        os.replace(part, self.folder / "serving.json")
+        with file_errors(part), whole_or_gone(part):
+            self.folder.mkdir(parents=True, exist_ok=True)
+            text = json.dumps({"history": history[-KEEP:]}, indent=1)
+            part.write_text(text + "\n", encoding="utf-8")
+            os.replace(part, self.folder / "serving.json")
 
     @property
     def serving(self) -> str:
@@ -162,16 +190,30 @@ class Registry:
 
     def versions(self) -> list[Version]:
         """All versions kept here, oldest first."""
+        return [_read_version(folder / "version.json") for folder in self._folders()]
+
+    def _folders(self) -> list[Path]:
         found = sorted((self.folder / "versions").glob("*/version.json"))
-        return [_read_version(path) for path in found]
+        return [path.parent for path in found if path.parent.suffix != _PART]
 
     def add(self, networks: Mapping[str, nn.Module], version: Version) -> Version:
         """Keep a version; it does not serve until it is promoted."""
         folder = self.folder / "versions" / version.id
         if folder.exists():
             return _read_version(folder / "version.json")
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        return write_version(folder, networks, version)
+        written = write_version(folder, networks, version)
+        self._drop_oldest(keep=version.id)
+        return written
+
+    def _drop_oldest(self, keep: str) -> None:
+        """The newest versions stay, and those that served or may be rolled back to."""
+        kept = {keep, *(entry["version"] for entry in self._history())}
+        for old in self._folders()[:-KEEP]:
+            if old.name not in kept:
+                gone = self.folder / f".gone-{old.name}"  # in one step: never seen half removed
+                os.replace(old, gone)
+        for gone in self.folder.glob(".gone-*"):
+            shutil.rmtree(gone, ignore_errors=True)
 
     def load(self, version: str | None = None) -> tuple[Version, dict[str, nn.Module]]:
         """Networks of a version, the serving one by default; refused when anything is wrong."""
@@ -197,6 +239,16 @@ class Registry:
         history = self._history()
         if not history:
             raise InvalidInput("there is nothing to roll back to", where=str(self.folder))
+        before = history[-2]["version"] if len(history) > 1 else SHIPPED
+        try:
+            self.load(before)
+        except (WeightsRefused, InvalidInput) as error:
+            raise WeightsRefused(
+                f"version {before!r}, which served before, is broken ({error}); "
+                f"{history[-1]['version']!r} goes on serving",
+                where=str(self.folder),
+                todo=f"remove {before!r} from serving.json and roll back again to go further back",
+            ) from error
         self._write_history(history[:-1])
         return self.serving
 

@@ -19,7 +19,7 @@ from gogh_core.allocation import OptionTable, Problem
 from gogh_core.domain import Plan
 from gogh_core.errors import InvalidInput
 from gogh_core.settings import Settings
-from gogh_core.store import Store, fetch
+from gogh_core.store import Store, fetch, file_errors, whole_or_gone
 
 __all__ = ["keep_files", "running_files"]
 
@@ -31,14 +31,15 @@ def keep_files(settings: Settings, problem: Problem, plan: Plan, *, name: str) -
     root = settings.below_home(Path("problems"))
     folder = root / name
     fresh = root / f".{name}.{os.getpid()}"
-    shutil.rmtree(fresh, ignore_errors=True)
-    fresh.mkdir(parents=True)
-    raw = {**problem.to_dict(options=False), "options": {"file": "options.parquet"}}
-    (fresh / "problem.json").write_text(json.dumps(raw), encoding="utf-8")
-    pq.write_table(_columns(problem.table), fresh / "options.parquet")
-    (fresh / "plan.json").write_text(plan.to_json(), encoding="utf-8")
-    shutil.rmtree(folder, ignore_errors=True)
-    fresh.replace(folder)
+    with file_errors(folder), whole_or_gone(fresh):
+        shutil.rmtree(fresh, ignore_errors=True)
+        fresh.mkdir(parents=True)
+        raw = {**problem.to_dict(options=False), "options": {"file": "options.parquet"}}
+        (fresh / "problem.json").write_text(json.dumps(raw), encoding="utf-8")
+        pq.write_table(_columns(problem.table), fresh / "options.parquet")
+        (fresh / "plan.json").write_text(plan.to_json(), encoding="utf-8")
+        shutil.rmtree(folder, ignore_errors=True)
+        fresh.replace(folder)
     kept = sorted((p for p in root.iterdir() if not p.name.startswith(".")), reverse=True)
     for old in kept[KEEP:]:
         shutil.rmtree(old, ignore_errors=True)

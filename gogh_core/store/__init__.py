@@ -2,7 +2,8 @@
 
 from gogh_core.store.ageing import AgeReport
 from gogh_core.store.database import Glance, Store, append_rows
-from gogh_core.store.files import now_utc
+from gogh_core.store.faults import file_errors
+from gogh_core.store.files import now_utc, whole_or_gone
 from gogh_core.store.queries import Parameter, Query, ask, queries, query_names, run_query
 from gogh_core.store.texts import fetch, fetch_rows, statement
 
@@ -16,9 +17,11 @@ __all__ = [
     "ask",
     "fetch",
     "fetch_rows",
+    "file_errors",
     "now_utc",
     "queries",
     "query_names",
     "run_query",
     "statement",
+    "whole_or_gone",
 ]

@@ -4,7 +4,8 @@ Which files count is decided by the manifest (`sample_files`) alone. A file is c
 before the transaction that enters it in the manifest and deletes its rows from the database; so a
 kill at any point leaves every row in exactly one place. Files that the manifest does not name are
 removed by the next ageing. A retired file stays until a newer snapshot was published and readers of
-the older one had time to finish.
+the older one had time to finish. A file that is too old is hidden when the clock can be believed
+(`clock`), comes back when a later ageing finds that it is not too old, and is removed a day later.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gogh_core.errors import StoreError
-from gogh_core.store import files, views
-from gogh_core.store.texts import fetch, fill, run, statement, transaction
+from gogh_core.store import clock, commits, files, samples, views
+from gogh_core.store.texts import fetch, fill, run, statement
 
 if TYPE_CHECKING:
     import duckdb
@@ -45,6 +46,9 @@ class AgeReport:
     days_compacted: int = 0
     files_expired: int = 0
     files_removed: int = 0
+    files_returned: int = 0
+    doubt: str = ""
+    """Why the clock was not believed, so that nothing was hidden or removed as too old."""
 
 
 @contextmanager
@@ -60,38 +64,55 @@ def age(store: Store, now: datetime) -> AgeReport:
     cutoff = (now - timedelta(hours=store.settings.store.hot_hours)).replace(
         minute=0, second=0, microsecond=0
     )
-    oldest = now - timedelta(days=store.settings.store.retention_days)
     with only_one(store):
-        moved, expired, manifest = _move_hours(store, cutoff, oldest)
-        removed = _clean(store, manifest)
+        _claim(store)
+        look = _look(store, now)
+        moved = _move_hours(store, cutoff)
+        returned, expired, manifest = _expire(store, look)
+        removed = _clean(store, manifest, look)
         fragmented = _fragmented_days(manifest, cutoff)
         for table, day, parts in fragmented:
             _compact(store, table, day, parts)
-    return AgeReport(sum(moved), len(moved), len(fragmented), expired, removed)
+    return AgeReport(
+        sum(moved), len(moved), len(fragmented), expired, removed, returned, look.doubt
+    )
 
 
-def _move_hours(
-    store: Store, cutoff: datetime, oldest: datetime
-) -> tuple[list[int], int, list[dict[str, Any]]]:
-    """Move every hour before the cutoff, each in a transaction, then retire what is too old.
+def _claim(store: Store) -> None:
+    """See that the folder of samples is ours before anything is written or removed there."""
+    with store.read() as connection:
+        store_id = commits.identity(connection)
+        names = fetch(connection, "store_file_names")["file"].to_pylist()
+    samples.checked(names, store.path)
+    samples.claim(store.samples, store.path, store_id, names)
 
-    Gives the rows of each hour moved, the number of files retired, and the manifest.
-    """
+
+def _look(store: Store, now: datetime) -> clock.Look:
+    """The clocks as they are now beside those of the last ageing; noted for the next one."""
+    virtual = store.settings.cluster.manager == "simulated"
+    with store.write() as connection:
+        newest = fetch(connection, "store_newest_sample")["newest"][0].as_py()
+        last = fetch(connection, "store_fact", name="ageing")["value"].to_pylist()
+        look = clock.look(now, newest, last[0] if last else None, virtual=virtual)
+        fetch(connection, "store_set_fact", name="ageing", value=look.noted())
+    return look
+
+
+def _move_hours(store: Store, cutoff: datetime) -> list[int]:
+    """Move every hour before the cutoff, each in a transaction; the rows of each."""
     moved: list[int] = []
     left = list(views.AGED)
-    while True:
+    while left:
         turn_ends = time.monotonic() + _TURN_S
         with store.gate(), store.connect() as connection:
             while left and time.monotonic() < turn_ends:
-                with transaction(connection):
+                with store.transaction(connection):
                     rows = _move_oldest_hour(store, connection, left[0], cutoff)
                 if rows is None:
                     left.pop(0)
                 else:
                     moved.append(rows)
-            if not left:
-                expired = _expire(store, connection, oldest)
-                return moved, expired, fetch(connection, "store_manifest").to_pylist()
+    return moved
 
 
 def _move_oldest_hour(
@@ -143,37 +164,61 @@ def _compact(store: Store, table: str, day: datetime, parts: list[str]) -> None:
         views.renew_samples(connection, table, store.samples)
 
 
-def _expire(store: Store, connection: duckdb.DuckDBPyConnection, oldest: datetime) -> int:
-    gone = fetch(connection, "store_expired_files", oldest=oldest)["file"].to_pylist()
-    if gone:
-        with transaction(connection):
-            fetch(connection, "store_retire_files", files=gone, at=time.time())
+def _expire(store: Store, look: clock.Look) -> tuple[int, int, list[dict[str, Any]]]:
+    """Bring back what was hidden by a wrong clock; hide what is too old, if the clock is believed.
+
+    Gives how many files came back, how many were hidden, and the manifest.
+    """
+    oldest = look.now - timedelta(days=store.settings.store.retention_days)
+    with store.write() as connection:
+        manifest = fetch(connection, "store_manifest").to_pylist()
+        back = [
+            r["file"] for r in manifest if r["expired_s"] is not None and r["range_to"] > oldest
+        ]
+        gone = [r for r in manifest if r["retired_at"] is None and r["range_to"] <= oldest]
+        if look.doubt:
+            gone = []
+        if back:
+            fetch(connection, "store_return_files", files=back)
+        if gone:
+            fetch(
+                connection,
+                "store_expire_files",
+                files=[row["file"] for row in gone],
+                at=time.time(),
+                steady_s=look.steady_s,
+            )
+        if back or gone:
             for table in views.AGED:
                 views.renew_samples(connection, table, store.samples)
-    return len(gone)
+            manifest = fetch(connection, "store_manifest").to_pylist()
+    return len(back), len(gone), manifest
 
 
-def _clean(store: Store, manifest: list[dict[str, Any]]) -> int:
+def _clean(store: Store, manifest: list[dict[str, Any]], look: clock.Look) -> int:
     """Remove files that the manifest does not name, and retired ones that nobody reads any more."""
-    if not store.samples.exists():
-        return 0
     before = time.time() - _GRACE_S
     if store.snapshot_path.exists():
-        before = min(before, store.snapshot_path.stat().st_mtime)
+        published = store.snapshot_path.stat().st_mtime
+        before = min(before, published)
+        if published > samples.claimed_at(store.samples):
+            samples.leave(store.samples, [row["file"] for row in manifest], store.older_samples)
     named = {row["file"] for row in manifest}
-    done = [r["file"] for r in manifest if r["retired_at"] is not None and r["retired_at"] < before]
-    orphans = [
-        path
-        for path in store.samples.rglob("*")
-        if path.is_file() and str(path.relative_to(store.samples)) not in named
+    done = [
+        row["file"]
+        for row in manifest
+        if row["retired_at"] is not None
+        and row["retired_at"] < before
+        and (row["expired_s"] is None or look.agrees_with(row["expired_s"]))
     ]
-    for path in (*orphans, *(store.samples / name for name in done)):
-        files.remove(path)
-        files.prune(path.parent, store.samples)
+    with samples.opened(store.samples) as folder:
+        strays = samples.strays(folder, named)
+        for name in (*strays, *done):
+            samples.remove(folder, name)
     if done:
         with store.write() as connection:
             fetch(connection, "store_forget_files", files=done)
-    return len(orphans) + len(done)
+    return len(strays) + len(done)
 
 
 def _write(
@@ -186,10 +231,11 @@ def _write(
     """Run a COPY into a file below the samples; it is complete and on disk when this returns."""
     target = store.samples / name
     part = target.with_suffix(".part")
-    files.make_folder(target.parent)
-    rows = _count(run(connection, sql, {**parameters, "target": str(part)}))
-    files.sync(part)
-    files.replace(part, target)
+    samples.make_place(store.samples, name)
+    with files.whole_or_gone(part):
+        rows = _count(run(connection, sql, {**parameters, "target": str(part)}))
+        files.sync(part)
+        files.replace(part, target)
     return rows
 
 

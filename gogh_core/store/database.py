@@ -7,8 +7,8 @@ made in `publishing`, backups in `backups`.
 
 from __future__ import annotations
 
+import logging
 import re
-import shutil
 import threading
 import time
 from collections.abc import Iterator
@@ -19,9 +19,20 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 
-from gogh_core.errors import InvalidInput, StoreCorrupt, StoreError, StoreLocked
+from gogh_core.errors import InvalidInput, StoreError, StoreLocked
 from gogh_core.settings import Settings
-from gogh_core.store import ageing, backups, files, gate, migrations, publishing, views
+from gogh_core.store import (
+    ageing,
+    backups,
+    commits,
+    faults,
+    files,
+    gate,
+    migrations,
+    publishing,
+    samples,
+    views,
+)
 from gogh_core.store.texts import fetch, fill, run, statement, transaction
 
 __all__ = ["Glance", "Store"]
@@ -35,7 +46,7 @@ class Store:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.path: Path = settings.database
-        self.samples: Path = self.path.parent / "samples"
+        self.samples: Path = samples.folder_of(self.path)
         self.snapshot_path: Path = self.path.with_suffix(".snapshot" + self.path.suffix)
         self._gate = self.path.with_name(self.path.name + ".open")
         self._timeout_s = settings.store.lock_timeout_s
@@ -48,7 +59,7 @@ class Store:
             raise StoreError(
                 f"cannot be made: {error.strerror}", where=str(self.path.parent), todo="set `home`"
             ) from error
-        with self.gate():
+        with faults.file_errors(self.path), self.gate():
             if not self.path.exists():
                 self._create()
                 return
@@ -56,27 +67,70 @@ class Store:
                 missing = migrations.check(connection, str(self.path), migrations.known())
                 if not missing and views.are_current(connection, self.samples):
                     return
+                moved = self._take_over(connection) if self._has_samples(connection) else 0
             self._apply(self.path, missing)
+        if moved and self.snapshot_path.exists():
+            self.publish()  # the old one reads the files where they were
+
+    @staticmethod
+    def _has_samples(connection: Connection) -> bool:
+        return "sample_files" in fetch(connection, "store_tables")["table_name"].to_pylist()
+
+    def _take_over(self, connection: Connection) -> int:
+        """Bring the files of samples from where they were to the folder of this database."""
+        names = samples.checked(
+            fetch(connection, "store_file_names")["file"].to_pylist(), self.path
+        )
+        before = [path for path in (views.folder(connection), self.older_samples) if path]
+        if not names or self.samples in before[:1]:
+            return 0
+        found = samples.owner(self.samples)
+        if found is not None:
+            samples.claim(self.samples, self.path, commits.identity(connection), names)
+        return samples.take_over(self.samples, names, before)
+
+    @property
+    def older_samples(self) -> Path:
+        """Where an older GOGH kept the samples of every database beside it."""
+        return self.path.parent / "samples"
 
     def _create(self) -> None:
         """Make the database beside its place, so that it is never seen half made."""
         staged = self.path.with_name(self.path.name + ".create")
         for rest in (staged, staged.with_name(staged.name + ".wal")):
             files.remove(rest)
-        self._apply(staged, migrations.known())
-        files.sync(staged)
-        files.replace(staged, self.path)
+        with files.whole_or_gone(staged):
+            self._apply(staged, migrations.known())
+            files.sync(staged)
+            files.remove(commits.file_of(self.path))
+            files.replace(staged, self.path)
 
     def _apply(self, path: Path, missing: tuple[migrations.Migration, ...]) -> None:
-        with self.connect(path) as connection, transaction(connection):
-            migrations.apply_migrations(connection, missing, files.now_utc())
-            views.renew(connection, self.samples)
+        with self.connect(path) as connection:
+            with transaction(connection):
+                migrations.apply_migrations(connection, missing, files.now_utc())
+                views.renew(connection, self.samples)
+            # Closing does it too, and says nothing when it fails.
+            fetch(connection, "store_checkpoint")
+
+    @contextmanager
+    def transaction(self, connection: Connection) -> Iterator[None]:
+        """One counted transaction on a connection to the database; the caller holds the gate."""
+        with faults.file_errors(self.path):
+            commits.prepare(self.path)
+        with transaction(connection):
+            yield
+            store_id, number = commits.count(connection)
+        try:
+            commits.tell(self.path, store_id, number)
+        except OSError as error:  # committed all the same; the next one tells both
+            _log.warning("%s: cannot be written: %s", commits.file_of(self.path), error)
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
         """One transaction on a short read-write connection; rolled back when the block raises."""
         self.must_exist()
-        with self.gate(), self.connect() as connection, transaction(connection):
+        with self.gate(), self.connect() as connection, self.transaction(connection):
             yield connection
 
     @contextmanager
@@ -125,7 +179,7 @@ class Store:
     def publish(self) -> Path:
         """Make what is committed now the snapshot that people read."""
         self.must_exist()
-        with _told(self.path.parent):
+        with faults.file_errors(self.path.parent):
             return publishing.publish(self)
 
     def append(self, table: str, rows: pa.Table) -> int:
@@ -142,18 +196,18 @@ class Store:
         `now` is the cluster's time, as the samples' is.
         """
         self.must_exist()
-        with _told(self.samples):
+        with faults.file_errors(self.samples):
             return ageing.age(self, now)
 
     def backup(self, to: Path) -> Path:
         """Write database and samples to a fresh folder."""
         self.must_exist()
-        with _told(to):
+        with faults.file_errors(to):
             return backups.backup(self, to)
 
     def restore(self, source: Path) -> None:
         """Put a backup in the place of this store, after it was verified."""
-        with _told(self.path.parent):
+        with faults.file_errors(self.path.parent):
             backups.restore(self, source)
 
     @contextmanager
@@ -166,16 +220,19 @@ class Store:
     def connect(self, path: Path | None = None, *, read_only: bool = False) -> Iterator[Connection]:
         """A DuckDB connection to the database (or another file); the caller holds the gate."""
         path = path or self.path
+        log = path.with_name(path.name + ".wal")
+        if path == self.path and not read_only and log.exists():
+            # A look that changes nothing: a log that was cut is kept as it is.
+            with self.connect(read_only=True):
+                pass
         connection = self.open(path, read_only=read_only)
         try:
             fetch(connection, "store_session")
+            if path == self.path:
+                commits.check(connection, path, commits.told(path))
             yield connection
-        except duckdb.FatalException as error:
-            raise StoreCorrupt(_first_line(error), where=str(path), todo=_REPAIR) from error
-        except (duckdb.IOException, duckdb.OutOfMemoryException) as error:
-            raise StoreError(
-                _first_line(error), where=str(path), todo="see whether disk or memory is full"
-            ) from error
+        except duckdb.Error as error:
+            raise faults.ours(error, path) from error
         finally:
             connection.close()
 
@@ -192,7 +249,7 @@ class Store:
                 return duckdb.connect(str(path), read_only=read_only, config=config)
             except duckdb.IOException as error:
                 if "Could not set lock" not in str(error):
-                    raise _unusable(error, path) from error
+                    raise faults.ours(error, path, opening=True) from error
                 if time.monotonic() >= deadline:
                     holder = re.search(r"PID (\d+)", str(error))
                     raise StoreLocked(
@@ -202,7 +259,7 @@ class Store:
                     ) from error
                 time.sleep(0.05)
             except duckdb.Error as error:
-                raise _unusable(error, path) from error
+                raise faults.ours(error, path, opening=True) from error
 
     @contextmanager
     def _open_snapshot(self) -> Iterator[Connection]:
@@ -225,6 +282,8 @@ class Store:
             fetch(connection, "store_session")
             run(connection, statement("store_lock_down"), {"samples": str(self.samples)})
             yield connection
+        except duckdb.Error as error:
+            raise faults.ours(error, self.snapshot_path, todo=faults.AGAIN) from error
         finally:
             connection.close()
 
@@ -257,20 +316,7 @@ class Glance(Store):
 # file; so snapshots are opened one after the other.
 _one_snapshot = threading.Lock()
 
-_REPAIR = "restore a backup (`gogh restore`)"
-
-
-@contextmanager
-def _told(where: Path) -> Iterator[None]:
-    """What the file system refuses becomes an error of ours."""
-    try:
-        yield
-    except OSError as error:
-        raise StoreError(
-            error.strerror or str(error),
-            where=str(error.filename or where),
-            todo="see whether the disk is full and who may write there",
-        ) from error
+_log = logging.getLogger(__name__)
 
 
 def append_rows(connection: Connection, table: str, rows: pa.Table) -> None:
@@ -285,18 +331,5 @@ def append_rows(connection: Connection, table: str, rows: pa.Table) -> None:
         duckdb.ConstraintException,
         duckdb.ConversionException,
     ) as error:
-        raise InvalidInput(_first_line(error), where=f"rows for {table}") from error
+        raise InvalidInput(faults.first_line(error), where=f"rows for {table}") from error
     connection.unregister("store_rows")
-
-
-def _first_line(error: duckdb.Error) -> str:
-    return str(error).strip().splitlines()[0]
-
-
-def _unusable(error: duckdb.Error, path: Path) -> StoreError:
-    if isinstance(error, duckdb.IOException) and "No space" in str(error):
-        free = shutil.disk_usage(path.parent).free
-        return StoreError(f"the disk is full ({free} bytes left)", where=str(path))
-    return StoreCorrupt(
-        f"cannot be opened as a database: {_first_line(error)}", where=str(path), todo=_REPAIR
-    )

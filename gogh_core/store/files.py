@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -17,11 +18,12 @@ __all__ = [
     "make_folder",
     "now_utc",
     "only_one",
-    "prune",
     "remove",
+    "remove_at",
     "replace",
     "sync",
     "sync_folder",
+    "whole_or_gone",
     "write_at",
 ]
 
@@ -94,6 +96,12 @@ def remove(path: Path) -> None:
     path.unlink(missing_ok=True)
 
 
+def remove_at(folder: int, name: str) -> None:
+    """Remove a file of an opened folder; it may be missing."""
+    with suppress(FileNotFoundError):
+        os.unlink(name, dir_fd=folder)
+
+
 def make_folder(path: Path) -> None:
     """Make a folder with its parents, all on disk."""
     if path.is_dir():
@@ -103,11 +111,18 @@ def make_folder(path: Path) -> None:
     sync_folder(path.parent)
 
 
-def prune(path: Path, top: Path) -> None:
-    """Remove empty folders from `path` up to, not including, `top`."""
-    while path != top and path.is_dir() and not any(path.iterdir()):
-        path.rmdir()
-        path = path.parent
+@contextmanager
+def whole_or_gone(staged: Path) -> Iterator[None]:
+    """What is being made beside its place is removed when the block raises, with DuckDB's log."""
+    try:
+        yield
+    except BaseException:
+        if staged.is_dir() and not staged.is_symlink():
+            shutil.rmtree(staged)
+        else:
+            staged.unlink(missing_ok=True)
+            staged.with_name(staged.name + ".wal").unlink(missing_ok=True)
+        raise
 
 
 @contextmanager

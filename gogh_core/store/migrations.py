@@ -14,6 +14,7 @@ from datetime import datetime
 import duckdb
 
 from gogh_core.errors import MigrationRefused, StoreCorrupt, StoreError
+from gogh_core.store.faults import first_line, is_full
 from gogh_core.store.texts import fetch, run, texts
 
 __all__ = ["Migration", "apply_migrations", "check", "known", "views_checksum"]
@@ -102,8 +103,10 @@ def apply_migrations(
         try:
             run(connection, migration.sql, {})
         except duckdb.Error as error:
+            if is_full(error):
+                raise
             raise StoreError(
-                f"failed: {error}", where=f"sql/migrations/{migration.name}"
+                f"failed: {first_line(error)}", where=f"sql/migrations/{migration.name}"
             ) from error
         fetch(
             connection,

@@ -12,15 +12,14 @@ snapshot in one step.
 from __future__ import annotations
 
 import os
-import struct
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gogh_core.store import files, gate
+from gogh_core.errors import StoreCorrupt
+from gogh_core.store import blocks, commits, files, gate
 from gogh_core.store.texts import fetch
 
 if TYPE_CHECKING:
@@ -28,20 +27,18 @@ if TYPE_CHECKING:
 
 __all__ = ["checkpoint", "copy_database", "publish"]
 
-# Layout of a DuckDB file: a main header and two that take turns, 4 KiB each, then blocks. The
-# second holds the size of a block at byte 40.
-_HEADERS_BYTES = 3 * 4096
-_BLOCK_SIZE_AT = 4096 + 40
 _SLICE_BYTES = 2 << 20
 _ROUNDS = 8
 """After so many rounds among writers who never rest, the last takes however much there is."""
 
 
 def publish(store: Store) -> Path:
-    """Copy what is committed and replace the snapshot by it."""
+    """Copy what is committed and replace the snapshot by it, if all of it is sound."""
     staged = store.snapshot_path.with_name(store.snapshot_path.name + ".new")
-    with files.only_one(
-        staged.with_name(staged.name + ".lock"), store.settings.store.lock_timeout_s
+    lock = staged.with_name(staged.name + ".lock")
+    with (
+        files.only_one(lock, store.settings.store.lock_timeout_s),
+        files.whole_or_gone(staged),
     ):
         copied_at = copy_database(store, staged)
         os.utime(staged, (copied_at, copied_at))
@@ -51,12 +48,23 @@ def publish(store: Store) -> Path:
 
 
 def copy_database(store: Store, target: Path) -> float:
-    """A consistent copy of the database at `target`; the time whose state it shows."""
-    had: dict[int, bytes] = {}
+    """A consistent copy of the database at `target`; the time whose state it shows.
+
+    Every header and block is checked against its checksum. What looks damaged is looked at twice: a
+    program that knows no gate (a DuckDB shell) may have written just then.
+    """
+    try:
+        return _copy(store, target)
+    except StoreCorrupt:
+        return _copy(store, target)
+
+
+def _copy(store: Store, target: Path) -> float:
     files.remove(target)
-    with target.open("xb", buffering=0) as copy:
+    with target.open("x+b", buffering=0) as file:
+        copy = _Copy(file.fileno(), store.path)
         with _source(store) as source:
-            layout = _Layout.of(source)
+            layout = blocks.Layout.of(source)
         changed = list(layout.starts)
         for _ in range(_ROUNDS):
             count = max(1, _SLICE_BYTES // (layout.block or _SLICE_BYTES))
@@ -64,25 +72,67 @@ def copy_database(store: Store, target: Path) -> float:
                 break
             for first in range(0, len(changed), count):
                 with _source(store) as source:
-                    blocks = _read(source, changed[first : first + count], layout.block)
-                _write(copy.fileno(), blocks, had)
+                    part = _read(source, changed[first : first + count], layout.block)
+                copy.write(part)
                 time.sleep(gate.LONGEST_WAIT_S)  # a writer that waits has its turn now
             with _source(store) as source:
-                before, layout = layout, _Layout.of(source)
+                before, layout = layout, blocks.Layout.of(source)
             # Outside of the gate: what is written meanwhile shows in the headers.
             with store.path.open("rb", buffering=0) as source_now:
-                changed = layout.changed(source_now.fileno(), had, since=before)
+                changed = layout.changed(source_now.fileno(), copy.had, since=before)
         with _source(store) as source:
             checkpoint(store)
             copied_at = time.time()
-            before, layout = layout, _Layout.of(source)
+            before, layout = layout, blocks.Layout.of(source)
             if layout != before:
-                changed = layout.changed(source, had, since=before)
-            blocks = _read(source, range(0, layout.head, 4096), 4096)
-            blocks += _read(source, changed, layout.block)
-        _write(copy.fileno(), blocks, had)
-        os.ftruncate(copy.fileno(), layout.size)
+                changed = layout.changed(source, copy.had, since=before)
+            part = _read(source, changed, layout.block)
+            said = commits.told(store.path)
+        copy.write(part)
+        copy.finish(layout)
+    with store.connect(target, read_only=True) as connection:
+        commits.check(connection, store.path, said)
     return copied_at
+
+
+class _Copy:
+    """The copy as far as it is written, and which of its blocks are not what was written once."""
+
+    def __init__(self, file: int, of: Path) -> None:
+        self.had: dict[int, bytes] = {}
+        self._file = file
+        self._of = of
+        self._damaged: set[int] = set()
+
+    def write(self, part: list[tuple[int, bytes]]) -> None:
+        for at, data in part:
+            files.write_at(self._file, data, at)
+            self.had[at] = data[:8]
+            if blocks.is_sound(data):
+                self._damaged.discard(at)
+            else:
+                self._damaged.add(at)
+        os.fdatasync(self._file)  # bit by bit: one large sync would delay what writers sync
+
+    def finish(self, layout: blocks.Layout) -> None:
+        """Write the headers; refused where they or a block in use are damaged or missing."""
+        if not layout.block:
+            raise self._refused(0)
+        files.write_at(self._file, layout.headers, 0)
+        os.ftruncate(self._file, layout.size)
+        missing = {at for at in layout.counted if at >= layout.size}
+        bad = self._damaged | missing
+        if bad:
+            bad &= blocks.in_use(self._file, layout, bad)
+        if bad:
+            raise self._refused(min(bad))
+
+    def _refused(self, at: int) -> StoreCorrupt:
+        return StoreCorrupt(
+            f"is damaged: the block at byte {at} is not what was written",
+            where=str(self._of),
+            todo="restore a backup (`gogh restore`); the last snapshot is kept as it is",
+        )
 
 
 def checkpoint(store: Store) -> None:
@@ -102,45 +152,5 @@ def _source(store: Store) -> Iterator[int]:
         yield source.fileno()
 
 
-@dataclass(frozen=True, slots=True)
-class _Layout:
-    """Which parts of the file can be told apart, as it is now; equal only if nobody wrote since."""
-
-    size: int
-    head: int
-    """Bytes that are always read last; all of them where the layout is not the known one."""
-    block: int
-    headers: bytes
-    """DuckDB counts in them how often it wrote."""
-
-    @classmethod
-    def of(cls, file: int) -> _Layout:
-        size = os.fstat(file).st_size
-        headers = os.pread(file, _HEADERS_BYTES, 0)
-        if size > _HEADERS_BYTES:
-            (block,) = struct.unpack_from("<Q", headers, _BLOCK_SIZE_AT)
-            if block >= 4096 and (size - _HEADERS_BYTES) % block == 0:
-                return cls(size, _HEADERS_BYTES, block, headers)
-        return cls(size, size, 0, headers)
-
-    @property
-    def starts(self) -> range:
-        """Where the blocks begin."""
-        return range(self.head, self.size, self.block) if self.block else range(0)
-
-    def changed(self, file: int, had: dict[int, bytes], *, since: _Layout) -> list[int]:
-        """Where the blocks begin of which `had` has another checksum or none."""
-        if self == since:
-            return [at for at in self.starts if at not in had]
-        return [at for at, checksum in _read(file, self.starts, 8) if had.get(at) != checksum]
-
-
 def _read(source: int, starts: Iterable[int], length: int) -> list[tuple[int, bytes]]:
     return [(at, os.pread(source, length, at)) for at in starts]
-
-
-def _write(copy: int, blocks: list[tuple[int, bytes]], had: dict[int, bytes]) -> None:
-    for at, data in blocks:
-        files.write_at(copy, data, at)
-        had[at] = data[:8]
-    os.fdatasync(copy)  # bit by bit: one large sync at the end would delay what writers sync

@@ -16,6 +16,7 @@ import duckdb
 import pyarrow as pa
 
 from gogh_core.errors import InvalidInput, StoreError
+from gogh_core.store.faults import is_damage
 from gogh_core.store.texts import Text, run, texts
 
 if TYPE_CHECKING:
@@ -83,6 +84,8 @@ def run_query(store: Store, name: str, /, **parameters: Any) -> pa.Table:
         try:
             return run(connection, query.sql, bound)
         except duckdb.Error as error:
+            if is_damage(error):
+                raise
             raise StoreError(_first(error), where=f"query {name}") from error
 
 
@@ -100,6 +103,8 @@ def ask(store: Store, sql: str) -> pa.Table:
         try:
             return run(connection, sql, {})
         except duckdb.Error as error:
+            if is_damage(error):
+                raise
             raise InvalidInput(_first(error), where="query") from error
 
 

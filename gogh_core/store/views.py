@@ -12,10 +12,12 @@ from pathlib import Path
 import duckdb
 
 from gogh_core.errors import StoreError
+from gogh_core.store.faults import first_line, is_full
 from gogh_core.store.migrations import views_checksum
+from gogh_core.store.samples import checked
 from gogh_core.store.texts import Text, fetch, fill, run, statement, texts
 
-__all__ = ["AGED", "are_current", "ordered", "renew", "renew_samples"]
+__all__ = ["AGED", "are_current", "folder", "ordered", "renew", "renew_samples"]
 
 # Tables whose old rows move to Parquet.
 AGED = ("gpu_samples", "job_progress")
@@ -25,6 +27,12 @@ def are_current(connection: duckdb.DuckDBPyConnection, samples: Path) -> bool:
     """Whether the views in the database are those of this program and this folder."""
     found = fetch(connection, "store_fact", name="views")["value"].to_pylist()
     return bool(found == [_fact(samples)])
+
+
+def folder(connection: duckdb.DuckDBPyConnection) -> Path | None:
+    """The folder of samples that the views in the database read."""
+    found = fetch(connection, "store_fact", name="views")["value"].to_pylist()
+    return Path(found[0].split(" ", 1)[1]) if found and " " in found[0] else None
 
 
 def renew(connection: duckdb.DuckDBPyConnection, samples: Path) -> None:
@@ -37,7 +45,10 @@ def renew(connection: duckdb.DuckDBPyConnection, samples: Path) -> None:
         try:
             run(connection, view.sql, {})
         except duckdb.Error as error:
-            raise StoreError(f"failed: {error}", where=f"sql/views/{view.name}.sql") from error
+            if is_full(error):
+                raise
+            text = f"failed: {first_line(error)}"
+            raise StoreError(text, where=f"sql/views/{view.name}.sql") from error
     fetch(connection, "store_set_fact", name="views", value=_fact(samples))
 
 
@@ -45,6 +56,7 @@ def renew_samples(connection: duckdb.DuckDBPyConnection, table: str, samples: Pa
     """The view of one table that joins its hot rows and the Parquet files that count."""
     by_columns: dict[str, list[str]] = {}
     for row in fetch(connection, "store_live_files", table=table).to_pylist():
+        checked([row["file"]], samples)
         by_columns.setdefault(row["columns"], []).append(_quoted(samples / row["file"]))
     part = "UNION ALL BY NAME\n" + statement("store_samples_part")
     parquet = " ".join(part.replace("{files}", ", ".join(some)) for some in by_columns.values())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -268,3 +269,17 @@ class TestWebhook:
         )
         with pytest.raises(ClusterUnavailable, match="gave no answer"):
             post(nobody, "{}", "p1")
+
+
+def test_the_newest_documents_are_kept_and_the_oldest_go(
+    site: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gogh_core.cluster.files.KEEP", 3)
+    manager = FilesManager(site)
+    for number in range(6):
+        manager.deliver(plan(f"p{number}"), key=str(number))
+        os.utime(site.plans / f"p{number}.json", (number, number))
+        write_whole(site.plans / f"p{number}.ack.json", json.dumps({"plan": f"p{number}"}))
+    manager.deliver(plan("p6"), key="6")
+    left = sorted(path.name for path in site.plans.iterdir())
+    assert left == ["p4.ack.json", "p4.json", "p5.ack.json", "p5.json", "p6.json", "state.json"]

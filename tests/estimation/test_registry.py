@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -80,6 +81,76 @@ def test_foreign_tensors_and_nan_are_refused(tmp_path: Path) -> None:
         load_weights(tmp_path / "nan.safetensors", "gru")
     with pytest.raises(WeightsRefused, match="kind"):
         load_weights(tmp_path / "nan.safetensors", "oracle")
+
+
+def test_weights_without_a_checksum_are_refused(tmp_path: Path) -> None:
+    registry = Registry(tmp_path)
+    keep(registry, "good")
+    registry.promote("good", at=NOW)
+    keep(registry, "bad", seed=1)
+    path = tmp_path / "versions" / "bad" / "version.json"
+    raw = json.loads(path.read_text())
+    for sums in ({}, {"P1": raw["weights_sha256"]["P1"]}, {"P1": "", "P2": ""}, None, "x"):
+        path.write_text(json.dumps({**raw, "weights_sha256": sums}))
+        with pytest.raises(WeightsRefused, match="checksum"):
+            registry.promote("bad", at=NOW)
+    assert load_estimator(tmp_path).version == "good"
+
+
+def test_absurd_weights_are_refused(tmp_path: Path) -> None:
+    import torch
+
+    registry = Registry(tmp_path)
+    networks = {stage: build("feed-forward") for stage in ("P1", "P2")}
+    with torch.no_grad():
+        networks["P2"].enter.weight[0, 0] = -1e30
+    version = Version(id="absurd", kind="feed-forward", created_at="", data_sha256="")
+    registry.add(networks, version)
+    with pytest.raises(WeightsRefused, match=r"enter.weight' holds 1e\+30; weights are within 100"):
+        registry.promote("absurd", at=NOW)
+
+
+@pytest.mark.parametrize("broken", ["weights", "gone"])
+def test_rolling_back_to_a_broken_version_says_so(tmp_path: Path, broken: str) -> None:
+    registry = Registry(tmp_path)
+    for name in ("one", "two"):
+        keep(registry, name)
+        registry.promote(name, at=NOW)
+    path = tmp_path / "versions" / "one" / "p1.safetensors"
+    if broken == "weights":
+        path.write_bytes(b"garbage")
+    else:
+        shutil.rmtree(path.parent)
+    with pytest.raises(WeightsRefused, match="'one', which served before, is broken") as told:
+        registry.rollback()
+    assert "'two' goes on serving" in str(told.value)
+    assert registry.serving == "two"
+
+
+def test_versions_and_promotions_have_a_bound(tmp_path: Path) -> None:
+    from gogh_core.estimation import registry as room
+
+    registry = Registry(tmp_path)
+    keep(registry, "0000")
+    registry.promote("0000", at=NOW)
+    made = keep(registry, "0001")
+    first = tmp_path / "versions" / "0001"
+    for number in range(2, room.KEEP + 10):
+        name = f"{number:04}"
+        shutil.copytree(first, first.with_name(name))
+        raw = {**json.loads((first / "version.json").read_text()), "id": name}
+        (first.with_name(name) / "version.json").write_text(json.dumps(raw))
+    keep(registry, "9999")
+    kept = [version.id for version in registry.versions()]
+    assert len(kept) == room.KEEP + 1
+    assert kept[0] == "0000"  # it serves
+    assert kept[-1] == "9999"
+    assert made.id not in kept
+    assert not list(tmp_path.glob(".gone-*"))
+    for turn in range(room.KEEP + 5):
+        registry.promote(kept[1 + turn % 2], at=NOW)
+    history = json.loads((tmp_path / "serving.json").read_text())["history"]
+    assert len(history) == room.KEEP
 
 
 def test_a_serving_version_that_rots_falls_back_and_says_so(tmp_path: Path) -> None:

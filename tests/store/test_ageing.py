@@ -115,7 +115,7 @@ def test_retention_drops_whole_partitions(store: Store, tmp_path: Path) -> None:
 def test_files_the_manifest_does_not_name_are_removed(store: Store) -> None:
     store.append("gpu_samples", samples(NOON - timedelta(hours=8), 8))
     store.age(NOON)
-    stray = store.samples / "gpu_samples" / "day=2026-01-04" / "hour=01" / "x.part"
+    stray = store.samples / "gpu_samples" / "day=2026-01-04" / "hour=01" / f"{0:032x}.part"
     stray.parent.mkdir(parents=True)
     stray.write_bytes(b"half a file")
     assert store.age(NOON).files_removed == 1

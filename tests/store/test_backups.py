@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from datetime import timedelta
 from pathlib import Path
 
+import duckdb
 import pytest
 
-from gogh_core.errors import InvalidInput, StoreCorrupt
+from gogh_core.errors import InvalidInput, StoreCorrupt, StoreError
 from gogh_core.settings import load
-from gogh_core.store import Store, ask
+from gogh_core.store import Store, ask, files
 from tests.store.test_ageing import NOON, powers, samples
 
 
@@ -59,6 +61,89 @@ def test_a_damaged_backup_is_refused_and_nothing_changes(
     with pytest.raises(StoreCorrupt, match="damaged"):
         store.restore(folder)
     assert store.path.read_bytes() == before
+
+
+def relist(folder: Path, **changes: str | None) -> None:
+    """As somebody would who tampers with a backup: the list is right again for what is there."""
+    path = folder / "backup.json"
+    raw = json.loads(path.read_text())
+    raw["files"] |= {name: files.checksum(folder / name) for name in raw["files"]}
+    raw["files"] |= {name.replace("__", "/"): value for name, value in changes.items()}
+    path.write_text(json.dumps(raw))
+
+
+def home_of(store: Store) -> dict[str, bytes]:
+    home = store.path.parent
+    return {str(p.relative_to(home)): p.read_bytes() for p in home.rglob("*") if p.is_file()}
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["samples/../evil", "../evil", "/tmp/evil", "evil", "samples/gpu_samples/x.parquet", "samples"],
+)
+def test_a_backup_that_lists_anything_else_writes_nothing(
+    store: Store, tmp_path: Path, name: str
+) -> None:
+    folder = store.backup(tmp_path / "backup")
+    before, around = home_of(store), set(tmp_path.iterdir())
+    raw = json.loads((folder / "backup.json").read_text())
+    raw["files"][name] = "0" * 64
+    (folder / "backup.json").write_text(json.dumps(raw))
+    with pytest.raises(StoreCorrupt, match="which is no file of samples"):
+        store.restore(folder)
+    assert home_of(store) == before
+    assert set(tmp_path.iterdir()) == around
+
+
+@pytest.mark.parametrize("name", ["../../evil.parquet", "../evil", "/tmp/evil"])
+def test_a_backup_whose_database_names_a_file_outside_writes_nothing(
+    store: Store, tmp_path: Path, name: str
+) -> None:
+    folder = store.backup(tmp_path / "backup")
+    before, around = home_of(store), set(tmp_path.iterdir())
+    raw = duckdb.connect(str(folder / "gogh.duckdb"))
+    raw.execute("UPDATE sample_files SET file = ? WHERE rowid = 0", [name])
+    raw.close()
+    relist(folder)
+    with pytest.raises(StoreCorrupt, match="which is no file of samples"):
+        store.restore(folder)
+    assert home_of(store) == before
+    assert set(tmp_path.iterdir()) == around
+
+
+def test_a_backup_with_a_link_is_refused(store: Store, tmp_path: Path) -> None:
+    folder = store.backup(tmp_path / "backup")
+    sample = next((folder / "samples").rglob("*.parquet"))
+    outside = sample.rename(tmp_path / "outside.parquet")
+    sample.symlink_to(outside)
+    with pytest.raises(StoreCorrupt, match="is a link"):
+        store.restore(folder)
+
+
+@pytest.mark.parametrize("listed", [None, [], {}, {"gogh.duckdb": None}, {"gogh.duckdb": "abc"}, 7])
+def test_a_list_that_is_none_is_refused(store: Store, tmp_path: Path, listed: object) -> None:
+    folder = store.backup(tmp_path / "backup")
+    raw = json.loads((folder / "backup.json").read_text())
+    (folder / "backup.json").write_text(json.dumps({**raw, "files": listed}))
+    with pytest.raises(StoreCorrupt, match=r"backup.json lists no|has no checksum"):
+        store.restore(folder)
+
+
+def test_a_view_in_a_backup_reads_no_other_file(store: Store, tmp_path: Path) -> None:
+    folder = store.backup(tmp_path / "backup")
+    raw = duckdb.connect(str(folder / "gogh.duckdb"))
+    raw.execute("DROP TABLE job_events")
+    raw.execute(
+        "CREATE VIEW job_events AS SELECT content AS job_id FROM read_text('/etc/hostname')"
+    )
+    raw.close()
+    relist(folder)
+    before = store.path.read_bytes()
+    with pytest.raises(StoreError) as told:
+        store.restore(folder)
+    assert "\n" not in str(told.value)
+    assert store.path.read_bytes() == before
+    assert not list(store.path.parent.glob("*.restore*"))
 
 
 def test_a_folder_that_is_no_backup_is_refused(store: Store, tmp_path: Path) -> None:

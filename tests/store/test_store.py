@@ -231,7 +231,8 @@ class Watched(Store):
     held: list[bool]
 
     def open(self, path: Path, *, read_only: bool) -> duckdb.DuckDBPyConnection:
-        self.held.append(self.is_held())
+        if not path.name.endswith(".new"):  # a copy that nobody else knows yet
+            self.held.append(self.is_held())
         return super().open(path, read_only=read_only)
 
     def is_held(self) -> bool:

@@ -100,7 +100,7 @@ TASKS: dict[str, Callable[[Store, dict[str, Any]], object]] = {
 
 def _child(order: dict[str, Any], answer: int) -> None:
     steps = Steps(order.get("at", 0))
-    for name in ("sync", "replace", "remove", "write_at"):
+    for name in ("sync", "replace", "remove", "remove_at", "write_at"):
         setattr(files, name, _stepped(getattr(files, name), steps))
     settings = load(home=Path(order["home"]), store=order.get("store", {}))
     store = CountedStore(settings)

@@ -1,1 +1,0 @@
-SELECT file FROM sample_files WHERE retired_at IS NULL AND range_to <= $oldest;
