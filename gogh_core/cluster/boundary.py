@@ -41,6 +41,9 @@ _LARGEST_NUMBER = 1e30
 _FIRST = datetime(1970, 1, 1, tzinfo=UTC)
 _LAST = datetime(2200, 1, 1, tzinfo=UTC)
 _JOB_NUMBERS = ("required_throughput", "priority", "move_cost_j", "surplus_j_per_step")
+# As data_contracts/jobs.json has them, so that no record gets past its manager to break that.
+_LARGEST = {"required_throughput": 1e9, "priority": 1e6}
+_MOST_SPREAD = 100_000
 _DESCRIBED = ("parameters", "flops_per_step", "bytes_per_step", "memory_bytes")
 
 
@@ -115,11 +118,11 @@ def check_job(status: JobStatus) -> None:
     for name in _DESCRIBED:
         _number(name, getattr(what, name), missing=True)
     for name in _JOB_NUMBERS:
-        _number(name, getattr(job, name))
+        _number(name, getattr(job, name), most=_LARGEST.get(name, _LARGEST_NUMBER))
     _number("total_steps", job.total_steps, missing=True)
     for count in job.gpu_counts:
         _whole("gpu_counts", count)
-    _whole("max_gpus", job.max_gpus)
+    _whole("max_gpus", job.max_gpus, _MOST_SPREAD)
     _need(isinstance(job.movable, bool), "movable", job.movable)
     _need(isinstance(job.shareable, bool) or job.shareable == "owner", "shareable", job.shareable)
     _need(isinstance(job.mode, Mode), "mode", job.mode)
@@ -188,12 +191,12 @@ def _whole(name: str, value: Any, most: int = _LARGEST_WHOLE) -> None:
     _need(good and 0 <= value <= most, name, value, f"a whole number from 0 to {most}")
 
 
-def _number(name: str, value: Any, *, missing: bool = False) -> None:
+def _number(name: str, value: Any, *, missing: bool = False, most: float = _LARGEST_NUMBER) -> None:
     if value is None and missing:
         return
     good = isinstance(value, Real) and not isinstance(value, bool)
-    good = good and math.isfinite(value) and 0 <= value <= _LARGEST_NUMBER
-    _need(good, name, value, f"a number from 0 to {_LARGEST_NUMBER:g}")
+    good = good and math.isfinite(value) and 0 <= value <= most
+    _need(good, name, value, f"a number from 0 to {most:g}")
 
 
 def _moment(name: str, value: Any, *, missing: bool = False) -> None:
