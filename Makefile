@@ -6,6 +6,8 @@ STAMP := $(VENV)/.installed
 export PREFECT_SERVER_ANALYTICS_ENABLED := false
 export DO_NOT_TRACK := 1
 export PYTHONUNBUFFERED := 1
+# `require`: set-up ends where a file does not have the hash in constraints-hashes.txt.
+HASHES ?=
 JOBS := $(shell nproc 2>/dev/null || echo 2)
 
 .PHONY: setup run test check e2e soak clean
@@ -13,10 +15,11 @@ JOBS := $(shell nproc 2>/dev/null || echo 2)
 setup: $(STAMP)
 	@sh .ci/glpk
 
-$(STAMP): pyproject.toml constraints.txt
+$(STAMP): pyproject.toml constraints.txt constraints-hashes.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@HASHES=$(HASHES) sh .ci/hashed $(BIN)/python constraints-hashes.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt torch==2.13.0
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[highs,postgres,dev]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[postgres,dev]'
 	@touch $(STAMP)
 
 run: setup

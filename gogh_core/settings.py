@@ -28,6 +28,8 @@ __all__ = [
     "EstimationSettings",
     "GuardSettings",
     "PrefectSettings",
+    "ServiceClass",
+    "ServiceSettings",
     "Settings",
     "SimulationSettings",
     "SlurmSettings",
@@ -132,6 +134,51 @@ class AllocationSettings(_Section):
     priority_age_s: float = Field(
         3600.0, gt=0, description="a waiting job's priority doubles for each such time it waits"
     )
+
+
+class ServiceClass(_Section):
+    """What the operator grants some owners; whatever their jobs declare beyond counts as this."""
+
+    owners: tuple[str, ...] = Field((), description="who has it")
+    level: int = Field(
+        0, ge=0, description="jobs of a lower level may be stopped for those of a higher one"
+    )
+    max_priority: float = Field(5.0, gt=0, le=1e6, description="highest priority that counts")
+    max_step_worth: float = Field(
+        4.0, ge=0, le=1e6, description="worth of a step, in energies of its cheapest one, at most"
+    )
+    max_move_cost_j: float = Field(
+        1e7, ge=0, le=1e12, description="highest cost of a move that counts"
+    )
+
+
+class ServiceSettings(_Section):
+    """How much of what jobs declare counts: priorities, worth, cost of moves."""
+
+    max_priority: float = Field(
+        5.0, gt=0, le=1e6, description="highest priority that counts; more is taken as this"
+    )
+    max_step_worth: float = Field(
+        4.0,
+        ge=0,
+        le=1e6,
+        description="a step is worth at most so many times the energy of its cheapest one",
+    )
+    max_move_cost_j: float = Field(
+        1e7, ge=0, le=1e12, description="highest cost of a move that counts"
+    )
+    classes: dict[str, ServiceClass] = Field(
+        default_factory=dict,
+        description="classes of service by name: `owners`, `level`, and others of the three above",
+    )
+
+    def of(self, owner: str) -> ServiceClass:
+        """The owner's class: the highest of those that name it, or the default at level 0."""
+        mine = [one for one in self.classes.values() if owner in one.owners]
+        best = max(mine, key=lambda one: (one.level, one.max_priority), default=ServiceClass())
+        limits = ("max_priority", "max_step_worth", "max_move_cost_j")
+        inherited = {n: getattr(self, n) for n in limits if n not in best.model_fields_set}
+        return best.model_copy(update=inherited)
 
 
 class SlurmSettings(_Section):
@@ -303,6 +350,7 @@ class Settings(BaseSettings):
     contracts: ContractSettings = ContractSettings()
     estimation: EstimationSettings = EstimationSettings()
     allocation: AllocationSettings = AllocationSettings()
+    service: ServiceSettings = ServiceSettings()
     cluster: ClusterSettings = ClusterSettings()
     slurm: SlurmSettings = SlurmSettings()
     webhook: WebhookSettings = WebhookSettings()

@@ -1,4 +1,4 @@
-"""Column generation over the full problem: `Search` holds one master in GLPK and its bounds.
+"""Column generation over the full problem: `Search` holds one master in HiGHS and its bounds.
 
 `rounding.py` makes whole numbers of its solutions, `certificate.py` proofs of its prices.
 """
@@ -13,7 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from gogh_core.allocation.compiled import Compiled
-from gogh_core.allocation.lp import Glpk, LpResult
+from gogh_core.allocation.lp import LpResult
+from gogh_core.allocation.lp_outside import open_lp
 from gogh_core.allocation.master import Master
 from gogh_core.allocation.prices import Prices
 from gogh_core.allocation.pricing import Pricer
@@ -57,7 +58,7 @@ class Search:
         self.pricer.first_columns()
         if self.master.power_row >= 0 and self.master.program.row_high[self.master.power_row] < 0:
             self.master.relax_cap()
-        self.lp = Glpk(self.master.program)
+        self.lp = open_lp(self.master.program)
         self.lp.sync()
         self.lp.start_from(first_basis(self.master))
         self.rounds = 0
@@ -176,11 +177,10 @@ class Search:
                     new.append((row, realm, group))
         for row, realm, group in new:
             own = master.forbid_itself(row, realm, group)
-            self.lp.sync_rows()
             entries = {i: float(n) for i, n in master.slot_sides[row, realm][group].items()}
             users = master.slot_users.get((row, realm), {})
             entries |= {i: -float(n) for i, n in users.items()}
-            self.lp.set_matrix_row(own, entries)
+            self.lp.enter_row(own, entries)
         return len(new)
 
     def price(self, prices: Prices) -> int:
@@ -238,7 +238,6 @@ class Search:
         if row in master.count_rows:
             return master.count_rows[row][1]
         index, column = master.count_option(row)
-        self.lp.sync()
         self._enter(index)
         return column
 
@@ -247,7 +246,6 @@ class Search:
         master = self.master
         number = master.count_way(group, way)
         if len(master.program.row_keys) > self.lp.rows:
-            self.lp.sync()
             self._enter(master.way_rows[group, way][1])
         return number
 
@@ -256,11 +254,12 @@ class Search:
         return self.master.program.known[what]
 
     def _enter(self, row: int) -> None:
-        """A new row of old columns."""
+        """A new row of old columns, and the new columns."""
         entries = {
             at: value
             for at, column in enumerate(self.master.program.columns)
             for mine, value in zip(column.rows, column.values, strict=True)
             if mine == row
         }
-        self.lp.set_matrix_row(row, entries)
+        self.lp.enter_row(row, entries)
+        self.lp.sync()

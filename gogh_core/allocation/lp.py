@@ -1,8 +1,8 @@
-"""A linear program in process: GLPK through swiglpk, which keeps its basis between solves.
+"""A linear program in process: HiGHS, which keeps its basis between solves.
 
 The column generation solves the same program many times with more columns each time; glpsol
-would start from nothing. `Columns` and rows are described the same way for `mip.py` (Pyomo), so
-that both can be compared on the same program.
+would start from nothing (`lp_outside` does that where highspy is missing). Columns and rows are
+described the same way for `mip.py` (Pyomo), so that both can be compared on the same program.
 """
 
 from __future__ import annotations
@@ -14,9 +14,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Column", "Glpk", "LpResult", "Program"]
+__all__ = ["Column", "LpResult", "Program", "Simplex"]
 
 INF = float("inf")
+_DUAL, _PRIMAL = 1, 4
+_OPTIONS: dict[str, Any] = {
+    "output_flag": False,
+    "threads": 1,
+    "parallel": "off",
+    "random_seed": 0,
+    # A basis to start from and presolve exclude each other.
+    "presolve": "off",
+    "solver": "simplex",
+}
 
 
 @dataclass(slots=True)
@@ -74,99 +84,84 @@ class LpResult:
     reduced: npt.NDArray[np.float64]
 
 
-class Glpk:
-    """A program inside GLPK; `sync` brings over what was added since."""
+class Simplex:
+    """A program inside HiGHS, on one thread; `sync` brings over what was added since."""
 
     def __init__(self, program: Program) -> None:
-        import swiglpk as glp
+        import highspy
 
-        self.glp = glp
+        self.highspy = highspy
         self.program = program
-        self.lp = glp.glp_create_prob()
         self.rows = self.cols = 0
-        glp.glp_term_out(glp.GLP_OFF)
-        self.param = glp.glp_smcp()
-        glp.glp_init_smcp(self.param)
-        self.param.msg_lev = glp.GLP_MSG_OFF
-        self.param.presolve = glp.GLP_OFF
+        status = highspy.HighsModelStatus
+        self._ends = (status.kOptimal, status.kInfeasible, status.kUnbounded, status.kTimeLimit)
+        make: Any = highspy.Highs
+        self.highs = make()
+        for name, value in _OPTIONS.items():
+            self.highs.setOptionValue(name, value)
 
     def close(self) -> None:
         """Give the memory back."""
-        if self.lp is not None:
-            self.glp.glp_delete_prob(self.lp)
-            self.lp = None
-
-    def _bounds(self, low: float, high: float) -> tuple[int, float, float]:
-        glp = self.glp
-        if low == high:
-            return glp.GLP_FX, low, high
-        if low == -INF:
-            return (glp.GLP_FR, 0.0, 0.0) if high == INF else (glp.GLP_UP, 0.0, high)
-        return (glp.GLP_LO, low, 0.0) if high == INF else (glp.GLP_DB, low, high)
+        self.highs = None
 
     def sync_rows(self) -> None:
         """Bring new rows over, without the new columns that are in them."""
-        glp, program = self.glp, self.program
-        new_rows = len(program.row_keys) - self.rows
-        if new_rows > 0:
-            first = glp.glp_add_rows(self.lp, new_rows)
-            for at in range(new_rows):
-                index = self.rows + at
-                bounds = self._bounds(program.row_low[index], program.row_high[index])
-                glp.glp_set_row_bnds(self.lp, first + at, *bounds)
-            self.rows += new_rows
+        self._add_rows(len(self.program.row_keys), {})
+
+    def enter_row(self, row: int, entries: dict[int, float]) -> None:
+        """Bring a new row over with its entries in the columns that are here."""
+        self._add_rows(row, {})
+        self._add_rows(row + 1, {c: v for c, v in entries.items() if c < self.cols})
+
+    def _add_rows(self, until: int, entries: dict[int, float]) -> None:
+        new = until - self.rows
+        if new <= 0:
+            return
+        low = np.array(self.program.row_low[self.rows : until])
+        high = np.array(self.program.row_high[self.rows : until])
+        starts = np.zeros(new, np.int32)
+        columns = np.fromiter(entries, np.int32, len(entries))
+        values = np.fromiter(entries.values(), float, len(entries))
+        self.highs.addRows(new, low, high, len(entries), starts, columns, values)
+        self.rows = until
 
     def sync(self) -> None:
         """Bring new rows and columns over."""
         self.sync_rows()
-        glp, program = self.glp, self.program
-        new_cols = len(program.columns) - self.cols
-        if new_cols > 0:
-            first = glp.glp_add_cols(self.lp, new_cols)
-            longest = max(len(c.rows) for c in program.columns[self.cols :])
-            index_array, value_array = glp.intArray(longest + 1), glp.doubleArray(longest + 1)
-            for at in range(new_cols):
-                column = program.columns[self.cols + at]
-                glp.glp_set_col_bnds(self.lp, first + at, *self._bounds(column.lower, column.upper))
-                glp.glp_set_obj_coef(self.lp, first + at, column.cost)
-                for i, (row, value) in enumerate(zip(column.rows, column.values, strict=True)):
-                    index_array[i + 1] = row + 1
-                    value_array[i + 1] = value
-                glp.glp_set_mat_col(self.lp, first + at, len(column.rows), index_array, value_array)
-            self.cols += new_cols
-
-    def set_matrix_row(self, row: int, entries: dict[int, float]) -> None:
-        """Entries of a row in the columns that are here; others bring theirs along."""
-        glp = self.glp
-        entries = {column: value for column, value in entries.items() if column < self.cols}
-        index_array, value_array = glp.intArray(len(entries) + 1), glp.doubleArray(len(entries) + 1)
-        for i, (column, value) in enumerate(entries.items()):
-            index_array[i + 1] = column + 1
-            value_array[i + 1] = value
-        glp.glp_set_mat_row(self.lp, row + 1, len(entries), index_array, value_array)
+        columns = self.program.columns[self.cols :]
+        new = len(columns)
+        if not new:
+            return
+        sizes = np.fromiter((len(column.rows) for column in columns), np.int32, new)
+        starts = np.zeros(new, np.int32)
+        np.cumsum(sizes[:-1], out=starts[1:])
+        entries = int(sizes.sum())
+        self.highs.addCols(
+            new,
+            np.fromiter((column.cost for column in columns), float, new),
+            np.fromiter((column.lower for column in columns), float, new),
+            np.fromiter((column.upper for column in columns), float, new),
+            entries,
+            starts,
+            np.fromiter((row for column in columns for row in column.rows), np.int32, entries),
+            np.fromiter((value for column in columns for value in column.values), float, entries),
+        )
+        self.cols += new
 
     def start_from(self, basis: Sequence[tuple[int, int]]) -> None:
         """Start with these columns basic, each instead of a row that it is in."""
-        glp = self.glp
-        glp.glp_std_basis(self.lp)
+        status = self.highspy.HighsBasisStatus
+        columns, rows = [status.kLower] * self.cols, [status.kBasic] * self.rows
         for index, row in basis:
-            low, high = self.program.row_low[row], self.program.row_high[row]
-            tight = glp.GLP_NS if low == high else glp.GLP_NL if high == INF else glp.GLP_NU
-            glp.glp_set_col_stat(self.lp, index + 1, glp.GLP_BS)
-            glp.glp_set_row_stat(self.lp, row + 1, tight)
+            columns[index] = status.kBasic
+            rows[row] = status.kUpper if self.program.row_high[row] < INF else status.kLower
+        first = self.highspy.HighsBasis()
+        first.col_status, first.row_status, first.valid = columns, rows, True
+        self.highs.setBasis(first)
 
     def set_column(self, index: int, low: float, high: float) -> None:
         """New bounds for a column."""
-        self.glp.glp_set_col_bnds(self.lp, index + 1, *self._bounds(low, high))
-
-    def set_row(self, index: int, low: float, high: float) -> None:
-        """New bounds for a row."""
-        self.glp.glp_set_row_bnds(self.lp, index + 1, *self._bounds(low, high))
-
-    def _read(self, name: str, size: int) -> npt.NDArray[np.float64]:
-        # swiglpk wraps each function in another of the same name, which costs as much again.
-        get, lp = getattr(self.glp._swiglpk, name), self.lp
-        return np.array([get(lp, i) for i in range(1, size + 1)], dtype=float)
+        self.highs.changeColBounds(index, low, high)
 
     def solve(
         self,
@@ -177,31 +172,31 @@ class Glpk:
         light: bool = False,
     ) -> LpResult:
         """Solve from the present basis; `brief` leaves the duals out, `light` all but them."""
-        glp = self.glp
-        self.param.meth = glp.GLP_DUALP if dual else glp.GLP_PRIMAL
-        self.param.tm_lim = 2**31 - 1 if time_s is None else max(1, int(time_s * 1000))
-        code = glp.glp_simplex(self.lp, self.param)
-        if code in (glp.GLP_EBADB, glp.GLP_ESING, glp.GLP_ECOND, glp.GLP_EFAIL):
-            glp.glp_adv_basis(self.lp, 0)
-            code = glp.glp_simplex(self.lp, self.param)
-        good = code == 0 and glp.glp_get_status(self.lp) == glp.GLP_OPT
-        none = np.zeros(0)
-        if light:
-            duals = self._read("glp_get_row_dual", self.rows)
-            return LpResult(good, glp.glp_get_obj_val(self.lp), none, duals, none)
-        x = self._read("glp_get_col_prim", self.cols)
-        if brief:
-            return LpResult(good, glp.glp_get_obj_val(self.lp), x, none, none)
-        duals = self._read("glp_get_row_dual", self.rows)
-        reduced = self._read("glp_get_col_dual", self.cols)
-        return LpResult(good, glp.glp_get_obj_val(self.lp), x, duals, reduced)
+        highs = self.highs
+        highs.setOptionValue("simplex_strategy", _DUAL if dual else _PRIMAL)
+        # HiGHS counts the time of all runs together.
+        limit_s = INF if time_s is None else highs.getRunTime() + time_s
+        highs.setOptionValue("time_limit", limit_s)
+        highs.run()
+        if highs.getModelStatus() not in self._ends:
+            # A basis that became singular: once more from nothing.
+            highs.clearSolver()
+            highs.run()
+        good = highs.getModelStatus() == self.highspy.HighsModelStatus.kOptimal
+        solution, none = highs.getSolution(), np.zeros(0)
+        self._solution = solution
+        cost = highs.getInfo().objective_function_value
+        x = none if light else np.array(solution.col_value)
+        duals = none if brief else np.array(solution.row_dual)
+        reduced = none if brief or light else np.array(solution.col_dual)
+        return LpResult(good, cost, x, duals, reduced)
 
     def fill_values(self, result: LpResult) -> None:
         """The values that a light solve left out, as long as nothing was solved since."""
-        result.x = self._read("glp_get_col_prim", self.cols)
+        result.x = np.array(self._solution.col_value)
 
     def fill(self, result: LpResult) -> None:
         """All that a light solve left out, as long as nothing was solved since."""
         if len(result.x) != self.cols:
             self.fill_values(result)
-        result.reduced = self._read("glp_get_col_dual", self.cols)
+        result.reduced = np.array(self._solution.col_dual)

@@ -21,7 +21,7 @@ from gogh_core.allocation.constraints import CONSTRAINTS
 from gogh_core.allocation.lp import Program
 from gogh_core.errors import SolverFailed
 
-__all__ = ["MipResult", "Part", "available", "build_model", "run_model", "solve_mip"]
+__all__ = ["MipResult", "Part", "available", "build_model", "run_model", "solve_lp", "solve_mip"]
 
 INF = float("inf")
 _CONTINUOUS = ("on_server",)
@@ -158,6 +158,26 @@ def solve_mip(part: Part, *, solver: str, gap: float, time_s: float) -> MipResul
     if broken:
         raise SolverFailed(f"{solver} gave values that break row {broken}")
     return MipResult(found, status, message)
+
+
+def solve_lp(part: Part, *, time_s: float) -> tuple[dict[int, float], dict[int, float]] | None:
+    """Values of columns and prices of rows by glpsol; None when it found no optimum."""
+    import pyomo.environ as pyo
+
+    if not available("glpk"):
+        return None
+    model = build_model(part)
+    model.dual = pyo.Suffix(direction=pyo.Suffix.IMPORT)
+    with _quiet():
+        finished, _ = run_model(model, "glpk", 0.0, time_s)
+    if not finished:
+        return None
+    rows = {
+        row: float(model.dual.get(constraint[row], 0.0))
+        for constraint in model.component_objects(pyo.Constraint)
+        for row in constraint
+    }
+    return {index: float(model.x[index].value or 0.0) for index in part.columns}, rows
 
 
 def run_model(model: Any, solver: str, gap: float, time_s: float) -> tuple[bool | None, str]:

@@ -1,7 +1,8 @@
 """Problem in, plan out: greedy first, then the column generation, always verified.
 
 The whole call keeps the time limit: every step knows the deadline, and the best plan so far is
-what leaves, with its gap. Without glpsol HiGHS serves; without either, rounding does.
+what leaves, with its gap. The linear programs run in HiGHS, the integer ones in
+glpsol; each does the work of the other where that is missing, and the greedy rule that of both.
 """
 
 from __future__ import annotations
@@ -319,13 +320,15 @@ def _prove_root(best: _Best, search: Search, prices: Prices, *, rough: bool) -> 
 
 def _solver(wanted: str, notes: list[str]) -> str:
     """The solver that serves: the one asked for, or the other, said in the notes."""
+    if available("glpk") and not available("highs"):
+        notes.append("highspy is not installed; glpsol solved the linear programs too, slowly")
     if available(wanted):
         return wanted
     other = "highs" if wanted == "glpk" else "glpk"
     if available(other):
         notes.append(f"{wanted} is not installed; {other} served instead")
         return other
-    notes.append("no solver is installed; counts were rounded without one")
+    notes.append("no solver is installed; the greedy rule placed the jobs")
     return wanted
 
 

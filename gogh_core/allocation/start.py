@@ -1,7 +1,7 @@
 """Where the column generation starts: the first columns and the first basis.
 
 The nearer the start is to a plan, the fewer steps the simplex needs. Everybody who runs goes on,
-everybody else runs alone where that is cheapest; what does not fit GLPK mends on its own.
+everybody else runs alone where that is cheapest; what does not fit the simplex mends on its own.
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ from gogh_core.cluster.approvals import (
     resume,
     show_form,
 )
+from gogh_core.cluster.boundary import check_job, check_server, each, label
 from gogh_core.cluster.execution import ExecutionReport, carry_out
 from gogh_core.cluster.guards import effective_mode, needs_approval
 from gogh_core.cluster.journal import ActionRecord, basis_of, disruptions, executions
@@ -46,11 +47,15 @@ __all__ = [
     "asked",
     "basis_of",
     "carry_out",
+    "check_job",
+    "check_server",
     "decide",
     "differences",
     "disruptions",
+    "each",
     "effective_mode",
     "executions",
+    "label",
     "needs_approval",
     "nothing_to_send",
     "open_manager",

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from gogh_core.cluster.manager import Capabilities
-from gogh_core.cluster.statefile import state_from_dict
+from gogh_core.cluster.statefile import read_state
 from gogh_core.cluster.webhook import post, read_answer
 from gogh_core.domain import ClusterState, Plan, Slot
 from gogh_core.errors import ActionFailed, ClusterUnavailable, InvalidInput
@@ -65,21 +65,24 @@ class FilesManager:
         return Capabilities(True, True, True, True, action_timeout_s=120.0)
 
     def state(self) -> ClusterState:
-        """What the site last wrote to `state.json`."""
+        """What the site last wrote to `state.json`, without the records that are refused."""
+        return self._read()[0]
+
+    def _read(self) -> tuple[ClusterState, Mapping[str, str]]:
         path = self._folder / _STATE
         try:
             raw = json.loads(path.read_text(encoding="utf-8"))
-            return state_from_dict(raw, where=str(path))
+            return read_state(raw, where=str(path))
         except FileNotFoundError as error:
             raise ClusterUnavailable(
                 "is not there", where=str(path), todo="the site writes it (docs/cluster.md)"
             ) from error
-        except (OSError, ValueError, InvalidInput) as error:
+        except (OSError, ValueError, RecursionError, InvalidInput) as error:
             raise ClusterUnavailable(f"cannot be read: {error}", where=str(path)) from error
 
     def refused(self) -> Mapping[str, str]:
-        """None: a site writes down only what can be planned."""
-        return {}
+        """Records of `state.json` that cannot be read, with the reason."""
+        return self._read()[1]
 
     def clock(self) -> datetime:
         """The wall's; the site's file may be a while old."""

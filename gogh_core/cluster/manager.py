@@ -14,6 +14,8 @@ Promises of every manager (`tests/cluster/contract.py` holds each of them to the
   switching off).
 - sending an action again with the same key changes nothing.
 - ClusterUnavailable means try again; ActionFailed and NotCapable mean it will not help.
+- whatever one record of a job or server holds, that record is refused, with the reason in
+  `refused`, and the others are read (`boundary`).
 - an action on a job or server that is not ours, or not there, raises ActionFailed.
 - `clock` never goes back. It is the only clock of the store: whatever is written there or compared
   with what is there has its time from it. Only processes and files live by the wall's clock.
@@ -73,7 +75,10 @@ class ClusterManager(Protocol):
         ...
 
     def refused(self) -> Mapping[str, str]:
-        """Jobs that meant to opt in and cannot be planned, with the reason."""
+        """Jobs that meant to opt in and cannot be planned, with the reason.
+
+        Servers whose record cannot be read are listed as `server NAME` (Slurm: `node NAME`).
+        """
         ...
 
     def clock(self) -> datetime:

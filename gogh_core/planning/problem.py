@@ -5,6 +5,8 @@ The rules, each a small function:
 
 - a job that runs keeps twice its priority; one that waits doubles it for each `priority_age_s` it
   waits, so that it overtakes a running equal after one such time and nobody starves;
+- what a job declares counts as far as its owner's class of service goes, and stops no running job
+  of another owner at the same level (`service`);
 - a deadline asks for the steps that are left over the time that is left; one that cannot be met
   any more becomes best effort, and says so;
 - a promise is kept at the chosen confidence where that is possible; a job that finds no such place
@@ -49,6 +51,7 @@ from gogh_core.planning.closing import Closed, Paces, close
 from gogh_core.planning.orders import Order, wishes
 from gogh_core.planning.promises import Promise, promise, some, told, waiting_priority
 from gogh_core.planning.request import Request
+from gogh_core.planning.service import Service
 from gogh_core.planning.standing import Standing
 from gogh_core.planning.ways import Rate, Spot, Ways
 from gogh_core.settings import Settings
@@ -133,7 +136,9 @@ def draft_problem(
     servers = _servers(state, standing, capabilities)
     here = {server.id: server for server in servers}
     types = {server.gpu_type for server in servers}
-    live = {status.job.id: status for status in state.jobs if status.state in _LIVE}
+    declared = {status.job.id: status for status in state.jobs if status.state in _LIVE}
+    service = Service.of(declared, settings)
+    live = {name: service.bounded(status) for name, status in declared.items()}
     at = {name: _place(status, here) for name, status in live.items()}
     spots = _spots(live, at, here)
     in_use = {spot for mine in spots.values() for spot in mine}
@@ -143,7 +148,7 @@ def draft_problem(
     paces = {name: _together([known.get(spot) for spot in mine]) for name, mine in spots.items()}
     kinds: dict[str, str] = {}
     promised: dict[str, float] = {}
-    jobs, waiting, spared = [], [], []
+    jobs, waiting, spared, overstated = [], [], [], []
     for name, status in sorted(live.items()):
         if name not in faults:
             rate = paces[name]
@@ -157,11 +162,14 @@ def draft_problem(
                 settings,
                 request,
                 now,
+                service,
                 pinned=bool(at[name]) and (spare or name in standing.pinned),
                 must_leave=must_leave,
                 relax=name in relax,
             )
             jobs.append(job)
+            if 0 < owed.surplus_j_per_step < status.job.surplus_j_per_step:
+                overstated.append(name)
             kinds[name], promised[name] = owed.kind, owed.promised
             spared += [name] if spare else []
         elif status.slots:
@@ -199,7 +207,7 @@ def draft_problem(
         why = "no servers can hold it without those that are about to be drained"
         waiting += [Waiting(name, why) for name in sorted(closed.homeless)]
     concerned = standing.concerned(problem, live, ways, closed.barred)
-    notes = [*standing.notes, *told(kinds), *notes]
+    notes = [*standing.notes, *service.told(declared.values(), overstated), *told(kinds), *notes]
     return Draft(
         problem,
         tuple(notes),
@@ -293,6 +301,7 @@ def _planned(
     settings: Settings,
     request: Request,
     now: datetime,
+    service: Service,
     *,
     pinned: bool,
     must_leave: bool,
@@ -310,11 +319,13 @@ def _planned(
         relax=relax,
         stays=pinned or fixed,
         rests=rests,
+        step_worth=service.step_worth(status.job.owner),
     )
     # A place that does not give what the plan owes the job is one it has to leave.
     enough = here is None or owed.required_throughput <= here.surely
     movable = not fixed and not (rests and enough)
-    job = _job(status, at, owed, waiting_priority(status, settings, now), now)
+    priority = waiting_priority(status, settings, now, guarded=service.guarded(status))
+    job = _job(status, at, owed, priority, now)
     return replace(job, pinned=pinned, movable=movable), owed
 
 

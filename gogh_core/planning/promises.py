@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -40,10 +41,15 @@ SPEED_WORTH = 4.0
 """Objective `throughput`: a step of best effort is worth this many times its cheapest energy."""
 
 
-def waiting_priority(status: JobStatus, settings: Settings, now: datetime) -> float:
-    """What waiting costs this job: more the longer it waits, double while it runs."""
+def waiting_priority(
+    status: JobStatus, settings: Settings, now: datetime, *, guarded: float = 0.0
+) -> float:
+    """What waiting costs this job: more the longer it waits, double while it runs.
+
+    `guarded` is the least priority that a running job has against those of other owners.
+    """
     if status.slots:
-        return status.job.priority * RUNNING_FACTOR
+        return max(status.job.priority, guarded) * RUNNING_FACTOR
     since = status.since if status.since is not None else status.job.submitted_at
     waited_s = max(0.0, (now - since).total_seconds())
     doublings = min(waited_s / settings.allocation.priority_age_s, MAX_DOUBLINGS)
@@ -93,6 +99,7 @@ def promise(
     relax: bool = False,
     stays: bool = False,
     rests: bool = False,
+    step_worth: float = float("inf"),
 ) -> Promise:
     """What the plan owes this job in this window.
 
@@ -100,6 +107,7 @@ def promise(
     stay. `relax`: the job found no place that surely keeps it, so a likely one will do, or the one
     it has. `stays`: it cannot be moved, so whatever it gets there has to do. `rests`: the guards
     would leave it alone, so that nearly its promise, or nearly the best there is, has to do.
+    `step_worth`: a step is worth no more than so many times its cheapest energy.
     """
     job = status.job
     every = rates(job, ways)
@@ -122,6 +130,8 @@ def promise(
         if kind == "sure" and (relax or required > best):
             required, kind = _relaxed(job, required, every, best)
     surplus = job.surplus_j_per_step
+    if surplus > 0 and math.isfinite(step_worth):
+        surplus = min(surplus, step_worth * cheapest_step_j(job, ways))
     if required <= 0 and surplus <= 0 and job.descriptors.kind is JobKind.TRAINING:
         surplus = cheapest_step_j(job, ways) * (SPEED_WORTH if objective == "throughput" else 1.0)
     return Promise(required, surplus, "late" if late else kind, promised)

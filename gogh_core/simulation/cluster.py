@@ -103,8 +103,10 @@ class SimulatedCluster:
             return ClusterState(at=world.now, servers=servers, jobs=jobs)
 
     def refused(self) -> Mapping[str, str]:
-        """None: every job of the embedded cluster can be planned."""
-        return {}
+        """Jobs and servers whose record on disk cannot be read, with the reason."""
+        with self._disk.lock():
+            self._load()
+            return dict(self._world.refused)
 
     def metrics(self, since: datetime | None = None, until: datetime | None = None) -> Metrics:
         """Energy, promises kept, jobs and watts between two moments of the virtual clock."""

@@ -6,10 +6,13 @@ written and read again goes on exactly as the one that was not.
 
 from __future__ import annotations
 
+import types
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any, Self, get_args, get_type_hints
 
-from gogh_core.domain import JobState, PowerState, Server, Slot
+from gogh_core.cluster import check_job, check_server
+from gogh_core.domain import JobState, JobStatus, PowerState, Server, ServerStatus, Slot
+from gogh_core.errors import InvalidInput
 from gogh_core.simulation.arrivals import Demand, demand_from, demand_to
 
 __all__ = ["JobRecord", "Place", "ServerRecord", "Totals"]
@@ -18,6 +21,50 @@ __all__ = ["JobRecord", "Place", "ServerRecord", "Totals"]
 def _plain(record: Any) -> dict[str, Any]:
     """The fields of a flat record; `asdict` would copy each of them, which takes most of a save."""
     return {name: getattr(record, name) for name in record.__slots__}
+
+
+_FLAT = (bool, int, float, str)
+_LARGEST = 1e15
+# Seconds after the clock began: some thirty years before it to a hundred and fifty after.
+_SECONDS = (-1e9, 5e9)
+
+
+def _flat(type_: type[Any]) -> dict[str, tuple[type[Any], ...]]:
+    """The fields of a record that hold one plain value, with the types that it may have."""
+    found = {}
+    for name, hint in get_type_hints(type_).items():
+        kinds = get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
+        if all(kind in _FLAT or kind is type(None) for kind in kinds):
+            found[name] = tuple(kinds)
+    return found
+
+
+class _Plain:
+    """Whether the plain fields of a record have their types, and numbers that can be."""
+
+    def __init__(self) -> None:
+        self._fields: dict[str, dict[str, tuple[type[Any], ...]]] = {}
+
+    def check(self, record: Any) -> None:
+        """Refuse the record by the first field that is wrong."""
+        kind = type(record)
+        if kind.__name__ not in self._fields:
+            self._fields[kind.__name__] = _flat(kind)
+        for name, kinds in self._fields[kind.__name__].items():
+            value = getattr(record, name)
+            if type(value) not in kinds and not (float in kinds and type(value) is int):
+                raise InvalidInput(f"{name} is {ascii(value)[:60]}")
+            if type(value) in (int, float):
+                _check_number(name, value)
+
+
+def _check_number(name: str, value: Any) -> None:
+    low, high = _SECONDS if name.endswith("_s") else (0.0, _LARGEST)
+    if type(value) not in (int, float) or not low <= value <= high:
+        raise InvalidInput(f"{name} is {ascii(value)[:60]}")
+
+
+_plain_fields = _Plain()
 
 
 @dataclass(slots=True)
@@ -100,7 +147,17 @@ class JobRecord:
         own["partners"] = {
             (server, tuple(gpus)): partner for server, gpus, partner in own["partners"]
         }
-        return cls(**own)
+        record = cls(**own)
+        record._check()
+        return record
+
+    def _check(self) -> None:
+        _plain_fields.check(self)
+        _plain_fields.check(self.demand)
+        for place in self.places:
+            _plain_fields.check(place)
+        places = tuple(place.slot for place in self.places)
+        check_job(JobStatus(self.demand.job, self.state, places, moves=self.moves))
 
 
 @dataclass(slots=True)
@@ -139,7 +196,21 @@ class ServerRecord:
         own["server"] = Server(**own["server"])
         own["power"] = PowerState(own["power"])
         own["limits"] = {int(gpu): watts for gpu, watts in own["limits"].items()}
-        return cls(**own)
+        record = cls(**own)
+        record._check()
+        return record
+
+    def _check(self) -> None:
+        _plain_fields.check(self)
+        check_server(
+            ServerStatus(self.server, self.power, self.drain, foreign_gpus=tuple(self.dead))
+        )
+        for watts in self.limits.values():
+            _check_number("limits", watts)
+        for joules in self.energy_j:
+            _check_number("energy_j", joules)
+        if len(self.energy_j) != self.server.gpus:
+            raise InvalidInput(f"energy_j has {len(self.energy_j)} counters")
 
 
 @dataclass(slots=True)

@@ -6,6 +6,7 @@ telemetry is wanted (`recorder`), from event to event where it is not. Nothing h
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
@@ -14,7 +15,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from gogh_core.cluster import each, label
 from gogh_core.domain import JobKind, JobState, Mode, PowerState, Server
+from gogh_core.errors import InvalidInput
 from gogh_core.simulation.arrivals import CHECKPOINT_S, Demand, Source, request_rate
 from gogh_core.simulation.rates import EPSILON, Key, Sharing, Tick, rates_of, run_at, sharing_of
 from gogh_core.simulation.records import JobRecord, ServerRecord, Totals
@@ -79,6 +82,9 @@ class World:
         self.drawn = 0
         self.previous_s = 0.0
         self.coming: Demand | None = source.draw(0, 0.0)
+        self.refused: dict[str, str] = {}
+        """Jobs and servers whose record on disk cannot be read, with the reason."""
+        self._unread: dict[str, list[Any]] = {"servers": [], "jobs": []}
         self._speed: dict[tuple[str, int], float] = {}
         self._unit: dict[tuple[str, tuple[int, ...]], float] = {}
 
@@ -374,8 +380,9 @@ class World:
             "now_s": self.now_s,
             "drawn": self.drawn,
             "previous_s": self.previous_s,
-            "servers": [record.to_dict() for record in self.servers.values()],
-            "jobs": [record.to_dict() for record in self.jobs.values()],
+            "servers": [record.to_dict() for record in self.servers.values()]
+            + self._unread["servers"],
+            "jobs": [record.to_dict() for record in self.jobs.values()] + self._unread["jobs"],
             "totals": asdict(self.totals),
             "events": [asdict(event) for event in self.events],
         }
@@ -384,13 +391,64 @@ class World:
         """Go on where `to_dict` was called."""
         self.now_s, self.drawn = raw["now_s"], raw["drawn"]
         self.previous_s = raw["previous_s"]
-        servers = [ServerRecord.from_dict(entry) for entry in raw["servers"]]
-        self.servers = {record.server.id: record for record in servers}
-        jobs = [JobRecord.from_dict(entry) for entry in raw["jobs"]]
-        self.jobs = {record.id: record for record in jobs}
+        self._restore_records(raw["servers"], raw["jobs"])
         self.totals = Totals(**raw["totals"])
         self.events = [
             Event(**{**event, "gpus": tuple(event["gpus"]) if event["gpus"] is not None else None})
             for event in raw["events"]
         ]
         self.coming = self.source.draw(self.drawn, self.previous_s)
+
+    def _restore_records(self, servers: list[Any], jobs: list[Any]) -> None:
+        """Each record by itself: one that cannot be read is refused, and kept as it is on disk."""
+
+        def server_name(entry: Any, index: int) -> str:
+            return label(_inner(entry, "server", "id"), f"servers[{index}]")
+
+        def job_name(entry: Any, index: int) -> str:
+            return label(_inner(entry, "demand", "job", "id"), f"jobs[{index}]")
+
+        known = {name: record.server for name, record in self.servers.items()}
+        classes = set(self.truth.classes())
+
+        def read_server(entry: Any) -> ServerRecord:
+            record = ServerRecord.from_dict(entry)
+            if record.server != known.get(record.server.id):
+                raise InvalidInput("is no server of these settings")
+            return record
+
+        def read_job(entry: Any) -> JobRecord:
+            record = JobRecord.from_dict(entry)
+            if record.demand.job.job_class not in classes:
+                raise InvalidInput("is of a class that this cluster does not know")
+            for place in record.places:
+                server = self.servers.get(place.server)
+                if server is None or max(place.gpus) >= server.server.gpus:
+                    raise InvalidInput("is on a server or GPU that is not known")
+            return record
+
+        read_servers, left_out = each(servers, read_server, server_name)
+        self.servers = dict(read_servers)
+        read_jobs, refused = each(jobs, read_job, job_name)
+        self.jobs = dict(read_jobs)
+        self._unread = {
+            "servers": [_kept(e) for i, e in enumerate(servers) if server_name(e, i) in left_out],
+            "jobs": [_kept(e) for i, e in enumerate(jobs) if job_name(e, i) in refused],
+        }
+        self.refused = refused | {f"server {name}": why for name, why in left_out.items()}
+
+
+def _inner(entry: Any, *names: str) -> Any:
+    """What stands there in nested objects; None where they are not."""
+    for name in names:
+        entry = entry.get(name) if isinstance(entry, dict) else None
+    return entry
+
+
+def _kept(entry: Any) -> Any:
+    """A record that could not be read, as it can be written: with NaN or infinity it is a text."""
+    try:
+        json.dumps(entry, allow_nan=False)
+    except ValueError:
+        return json.dumps(entry)
+    return entry

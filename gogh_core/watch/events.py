@@ -77,7 +77,8 @@ def look(
                 status.job.id
                 for status in state.jobs
                 if status.state is JobState.WAITING
-                and status.job.priority >= settings.prefect.urgent_priority
+                and min(status.job.priority, settings.service.of(status.job.owner).max_priority)
+                >= settings.prefect.urgent_priority
             )
         ),
         missed=tuple(sorted(missed)),

@@ -74,7 +74,6 @@ def test_a_broken_glpsol_gives_a_labelled_and_verified_plan(what, problem, tmp_p
 
 
 def test_without_glpsol_highs_serves_and_the_plan_says_so(problem, tmp_path, path):
-    pytest.importorskip("highspy")
     path(str(tmp_path))
     made = plan(problem, gap=0.02, time_limit_s=30)
     assert verify(problem, made) == []
@@ -82,9 +81,18 @@ def test_without_glpsol_highs_serves_and_the_plan_says_so(problem, tmp_path, pat
     assert "glpk is not installed; highs served instead" in made.notes
 
 
-def test_without_any_solver_counts_are_rounded_and_the_plan_says_so(
-    problem, tmp_path, path, monkeypatch
-):
+def test_without_highspy_glpsol_solves_everything_and_the_plan_says_so(problem, monkeypatch):
+    whole = plan(problem, gap=0.02, time_limit_s=30)
+    monkeypatch.setitem(__import__("sys").modules, "highspy", None)
+    made = plan(problem, gap=0.02, time_limit_s=30)
+    assert verify(problem, made) == []
+    assert made.status == whole.status == "optimal"
+    assert made.cost_w <= whole.cost_w * 1.02
+    assert any("highspy is not installed" in note for note in made.notes)
+    assert not any("highspy" in note for note in whole.notes)
+
+
+def test_without_any_solver_the_plan_is_greedy_and_says_so(problem, tmp_path, path, monkeypatch):
     path(str(tmp_path))
     monkeypatch.setitem(__import__("sys").modules, "highspy", None)
     made = plan(problem, gap=0.02, time_limit_s=30)

@@ -18,7 +18,8 @@ from gogh_core.allocation import (
     verify,
 )
 from gogh_core.allocation.compiled import Compiled
-from gogh_core.allocation.lp import Glpk
+from gogh_core.allocation.lp import Simplex
+from gogh_core.allocation.lp_outside import Outside
 from gogh_core.allocation.master import Master
 from gogh_core.allocation.mip import Part, build_model, solve_mip
 from gogh_core.allocation.pricing import Pricer
@@ -46,14 +47,30 @@ def test_a_plan_planned_again_moves_nobody(small):
     assert second.stops == ()
 
 
+def dual_cost(program, result) -> float:
+    """What the prices of rows and columns say the program costs."""
+    rows = zip(result.duals, program.row_low, program.row_high, strict=True)
+    cost = sum(y * (low if y > 0 else high) for y, low, high in rows if abs(y) > 1e-9)
+    bounds = [(c.lower, c.upper) for c in program.columns]
+    pairs = zip(result.reduced, bounds, strict=True)
+    return cost + sum(d * (low if d > 0 else high) for d, (low, high) in pairs if abs(d) > 1e-6)
+
+
 def test_the_lp_in_process_and_through_pyomo_agree(small):
     master = Master(Compiled(small))
     Pricer(master).first_columns()
-    lp = Glpk(master.program)
+    lp = Simplex(master.program)
     lp.sync()
     lp.start_from(first_basis(master))
     inside = lp.solve()
     lp.close()
+    other = Outside(master.program)
+    other.sync()
+    apart = other.solve()
+    assert apart.good
+    assert apart.cost == pytest.approx(inside.cost, rel=1e-6)
+    for result in (inside, apart):
+        assert dual_cost(master.program, result) == pytest.approx(inside.cost, rel=1e-6)
     part = Part(master.program, range(len(master.program.columns)), {}, {}, integer=False)
     assert inside.good
     for solver in ("glpk", "highs"):

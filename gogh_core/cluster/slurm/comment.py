@@ -90,7 +90,7 @@ def read_comment(comment: str, *, where: str = "comment") -> Promise:
         words[name] = _decoded(name, value or "", where)
     try:
         return _promise(words)
-    except (ValueError, InvalidInput) as error:
+    except (ValueError, OverflowError, InvalidInput) as error:
         reason = error.what if isinstance(error, InvalidInput) else str(error)
         raise InvalidInput(reason, where=where, todo=_HELP) from error
 

@@ -1,21 +1,33 @@
 """What squeue and sinfo say, as servers and jobs of ours.
 
 A job is ours when it opted in (its partition or its comment) and is of a form that can be planned;
-why others are not is said in `Reading.refused`. GPUs of jobs that are not ours are foreign. Nodes
-that are drained, reserved or in maintenance must be left empty; nodes that do not answer are down.
+why others are not is said in `Reading.refused`. A record that cannot be read is refused alone,
+whatever is wrong with it: a node's leaves that node out. GPUs of jobs that are not ours are
+foreign. Nodes that are drained, reserved or in maintenance must be left empty; nodes that do not
+answer are down.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
+from gogh_core.cluster.boundary import (
+    MOST_GPUS,
+    check_job,
+    check_server,
+    each,
+    label,
+    leave_alone,
+    reason,
+)
 from gogh_core.cluster.slurm.comment import Promise, opts_in, read_comment
+from gogh_core.cluster.slurm.text import UNREADABLE
 from gogh_core.domain import (
     ClusterState,
     Descriptors,
@@ -39,6 +51,15 @@ _WAITS = ("PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT", 
 _GRES = re.compile(r"(gpu|shard)(?::([A-Za-z][\w.\-]*))?:(\d+)")
 _INDEXED = re.compile(r"(?:gpu|shard)(?::[\w.\-]+)?:\d+\(IDX:([\d,\-]+)\)")
 _ASKED = re.compile(r"gres:(gpu|shard):(\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """What a job of the queue holds, whosever it is."""
+
+    state: str
+    nodes: tuple[str, ...]
+    slots: tuple[Slot, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,47 +113,73 @@ class Reading:
     records: Mapping[str, Record]
     nodes: Mapping[str, Node]
     refused: Mapping[str, str]
-    """Jobs that meant to opt in and cannot be planned, with the reason."""
+    """Jobs that meant to opt in and cannot be planned, and nodes (`node NAME`), with the reason."""
 
 
 def read(
     jobs: list[dict[str, Any]], nodes: list[dict[str, Any]], settings: Settings, at: datetime
 ) -> Reading:
     """The reading of what both programs said."""
-    records: dict[str, Record] = {}
-    statuses: list[JobStatus] = []
+    found: list[tuple[Record, JobStatus]] = []
     refused: dict[str, str] = {}
     foreign: dict[str, set[int]] = defaultdict(set)
     busy: set[str] = set()
-    for raw in jobs:
-        record = _record(raw)
+    lost = False
+    for index, raw in enumerate(jobs):
         try:
+            record = _record(raw)
             status = _status(raw, record, settings)
-        except InvalidInput as error:
-            refused[record.id] = str(error)
+        except Exception as error:  # noqa: BLE001 - whatever one record does, the others go on
+            refused[_called(raw, "job_id", f"record {index} of squeue")] = reason(error)
             status = None
         if status is not None:
-            records[record.id] = record
-            statuses.append(status)
-        elif record.state in (*_RUNS, *_STARTS):
-            busy.update(record.nodes)
-            for slot in record.slots:
-                foreign[slot.server].update(slot.gpus)
-    known = [_node(raw, settings) for raw in nodes]
-    servers = tuple(
-        replace(
-            status,
-            foreign_gpus=tuple(sorted(foreign.get(node.id, ()))),
-            keep_on=node.id in busy,
-        )
-        for status, node in filter(None, known)
+            found.append((record, status))
+            continue
+        holding = _salvaged(raw)
+        lost = lost or holding is None
+        if holding is not None and holding.state in (*_RUNS, *_STARTS):
+            _occupy(holding, busy, foreign)
+    counts = Counter(record.id for record, _ in found)
+    for record, _ in found:
+        if counts[record.id] > 1:
+            refused[record.id] = "is reported more than once"
+            _occupy(record, busy, foreign)
+    found = [(record, status) for record, status in found if counts[record.id] == 1]
+    known, left_out = each(
+        nodes,
+        lambda raw: _node(raw, settings),
+        lambda raw, index: _called(raw, "name", f"record {index} of sinfo"),
     )
+    refused |= {f"node {name}": why for name, why in left_out.items()}
+    ours = [(status, node) for _, pair in known if pair is not None for status, node in [pair]]
     return Reading(
-        ClusterState(at, servers, tuple(_paired(statuses))),
-        records,
-        {node.id: node for _, node in filter(None, known)},
+        ClusterState(
+            at,
+            leave_alone([status for status, _ in ours], foreign, busy=busy, lost=lost),
+            tuple(_paired([status for _, status in found])),
+        ),
+        {record.id: record for record, _ in found},
+        {node.id: node for _, node in ours},
         refused,
     )
+
+
+def _called(raw: Any, name: str, otherwise: str) -> str:
+    return label(raw.get(name) if isinstance(raw, Mapping) else None, otherwise)
+
+
+def _salvaged(raw: Any) -> Holding | None:
+    """What a job that is not ours holds; None when its record does not say."""
+    try:
+        return _holding(raw)
+    except Exception:  # noqa: BLE001 - it is refused with the reason, or not ours
+        return None
+
+
+def _occupy(holding: Holding | Record, busy: set[str], foreign: dict[str, set[int]]) -> None:
+    busy.update(holding.nodes)
+    for slot in holding.slots:
+        foreign[slot.server].update(slot.gpus)
 
 
 def parsed(text: str, name: str, where: str) -> list[dict[str, Any]]:
@@ -141,14 +188,16 @@ def parsed(text: str, name: str, where: str) -> list[dict[str, Any]]:
         # Names and comments may hold control characters that Slurm does not escape.
         raw = json.loads(text, strict=False)
         entries = raw[name]
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise ClusterUnavailable(f"is not the JSON of Slurm 22.05: {error}", where=where) from error
-    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
-        raise ClusterUnavailable(f"{name} is no list of objects", where=where)
+    if not isinstance(entries, list):
+        raise ClusterUnavailable(f"{name} is no list", where=where)
     return entries
 
 
-def _record(raw: Mapping[str, Any]) -> Record:
+def _holding(raw: Mapping[str, Any]) -> Holding:
+    if UNREADABLE in raw:
+        raise InvalidInput(str(raw[UNREADABLE]))
     state = str(raw.get("job_state", ""))
     resources = raw.get("job_resources") or {}
     nodes = tuple(str(node["nodename"]) for node in resources.get("allocated_nodes", ()))
@@ -157,15 +206,20 @@ def _record(raw: Mapping[str, Any]) -> Record:
         gpus = {gpu for found in _INDEXED.findall(str(detail)) for gpu in _indices(found)}
         if gpus:
             slots.append(Slot(node, tuple(sorted(gpus))))
+    return Holding(state, nodes, () if state in _WAITS else tuple(slots))
+
+
+def _record(raw: Mapping[str, Any]) -> Record:
+    holding = _holding(raw)
     asked = _ASKED.fullmatch(str(raw.get("tres_per_node") or ""))
     return Record(
         str(raw.get("job_id")),
-        state,
-        nodes,
+        holding.state,
+        holding.nodes,
         f"{asked[1]}:{asked[2]}" if asked else "",
         raw.get("priority") == 0,
         str(raw.get("admin_comment") or ""),
-        () if state in _WAITS else tuple(slots),
+        holding.slots,
         raw.get("restart_cnt", 0),
         str(raw.get("required_nodes") or ""),
     )
@@ -174,6 +228,8 @@ def _record(raw: Mapping[str, Any]) -> Record:
 def _indices(text: str) -> Iterable[int]:
     for part in text.split(","):
         first, _, last = part.partition("-")
+        if int(last or first) >= MOST_GPUS:
+            raise InvalidInput(f"has a GPU index of {MOST_GPUS} or more")
         yield from range(int(first), int(last or first) + 1)
 
 
@@ -214,7 +270,7 @@ def _status(raw: Mapping[str, Any], record: Record, settings: Settings) -> JobSt
         surplus_j_per_step=promise.surplus_j_per_step,
     )
     there = state in (JobState.RUNNING, JobState.MOVING)
-    return JobStatus(
+    status = JobStatus(
         job,
         state,
         record.slots if there else (),
@@ -222,6 +278,8 @@ def _status(raw: Mapping[str, Any], record: Record, settings: Settings) -> JobSt
         moved_at=started if there and restarts else None,
         moves=restarts,
     )
+    check_job(status)
+    return status
 
 
 def _promise(comment: str, raw: Mapping[str, Any], record: Record) -> Promise:
@@ -276,6 +334,8 @@ def _paired(statuses: list[JobStatus]) -> list[JobStatus]:
 
 def _node(raw: Mapping[str, Any], settings: Settings) -> tuple[ServerStatus, Node] | None:
     """The node as a server; None when it has no GPUs or is not in our partition."""
+    if UNREADABLE in raw:
+        raise InvalidInput(str(raw[UNREADABLE]))
     partition = settings.slurm.partition
     if partition is not None and partition not in (raw.get("partitions") or ()):
         return None
@@ -303,6 +363,7 @@ def _node(raw: Mapping[str, Any], settings: Settings) -> tuple[ServerStatus, Nod
         drain=bool(flags & {"DRAIN", "RESERVED", "MAINTENANCE", "FAIL", "REBOOT_REQUESTED"}),
         since=_moment(raw.get("reason_changed_at")),
     )
+    check_server(status)
     return status, Node(server.id, counts["gpu"], counts["shard"], power)
 
 

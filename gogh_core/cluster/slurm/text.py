@@ -13,10 +13,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from gogh_core.cluster.boundary import reason
 from gogh_core.cluster.slurm.commands import Commands
 from gogh_core.errors import ClusterUnavailable
 
-__all__ = ["Marks", "expand_hosts", "jobs_from_text", "nodes_from_text", "text_of"]
+__all__ = ["UNREADABLE", "Marks", "expand_hosts", "jobs_from_text", "nodes_from_text", "text_of"]
 
 _JOB = {
     "job_id": "%A",
@@ -34,6 +35,8 @@ _JOB = {
     "comment": "%k",
 }
 _NODE = {"name": "%N", "partition": "%R", "state": "%T", "gres": "%G"}
+UNREADABLE = "unreadable"
+"""In a record that could not be read: why."""
 _HOLDS_GPUS = ("RUNNING", "CONFIGURING", "SUSPENDED", "STOPPED", "RESIZING", "SIGNALING")
 _LARGEST_LIST = 65536
 # What sinfo puts behind a state, and the flag that JSON has for it.
@@ -63,9 +66,8 @@ def text_of(commands: Commands) -> tuple[list[dict[str, Any]], list[dict[str, An
     nodes = commands.read("sinfo", "--noheader", "--Node", "-o", _format(_NODE, mark))
     queue = commands.read("squeue", "--noheader", "--states=all", "-o", _format(_JOB, mark))
     found = nodes_from_text(nodes, mark)
-    return jobs_from_text(
-        queue, mark, {node["name"]: _parts(node["gres"]) for node in found}
-    ), found
+    parts = {node["name"]: _parts(node["gres"]) for node in found if UNREADABLE not in node}
+    return jobs_from_text(queue, mark, parts), found
 
 
 def _format(fields: dict[str, str], mark: Marks) -> str:
@@ -73,17 +75,21 @@ def _format(fields: dict[str, str], mark: Marks) -> str:
 
 
 def _rows(text: str, fields: dict[str, str], mark: Marks, where: str) -> Iterator[dict[str, str]]:
-    for line in text.split(mark.row)[:-1]:
-        values = line.removeprefix("\n").split(mark.field)
-        if len(values) != len(fields):
-            raise ClusterUnavailable("is not in the form that was asked for", where=where)
-        yield dict(zip(fields, values, strict=True))
+    """Each row by its fields; one that is not of the form has only the reason."""
+    rows = [line.removeprefix("\n").split(mark.field) for line in text.split(mark.row)[:-1]]
+    if rows and all(len(values) != len(fields) for values in rows):
+        raise ClusterUnavailable("is not in the form that was asked for", where=where)
+    for values in rows:
+        if len(values) == len(fields):
+            yield dict(zip(fields, values, strict=True))
+        else:
+            yield {UNREADABLE: "is not in the form that was asked for"}
 
 
 def _parts(gres: str) -> int:
     """Shards of each GPU of a node; 1 where it has none."""
     counts = {"gpu": 0, "shard": 0}
-    for kind, count in re.findall(r"(gpu|shard)(?::[A-Za-z][\w.\-]*)?:(\d+)", gres):
+    for kind, count in re.findall(r"(gpu|shard)(?::[A-Za-z][\w.\-]*)?:(\d{1,6})(?!\d)", gres):
         counts[kind] += int(count)
     return max(1, counts["shard"] // counts["gpu"]) if counts["gpu"] else 1
 
@@ -113,34 +119,51 @@ def jobs_from_text(
     text: str, mark: Marks, parts: Mapping[str, int] | None = None
 ) -> list[dict[str, Any]]:
     """What squeue printed; `parts` are the shards of a GPU of each node."""
-    jobs = []
-    shards = parts or {}
     counters: dict[str, _Counter] = {}
-    for row in _rows(text, _JOB, mark, "squeue"):
-        job: dict[str, Any] = {**row, "requeue": True, "restart_cnt": None}
-        for name in ("submit_time", "start_time", "priority", "array_job_id"):
-            job[name] = int(row[name]) if row[name].isdigit() else 0
-        if job["array_job_id"] == int(row["job_id"]):
-            job["array_job_id"] = 0
-        job["comment"] = "" if row["comment"] == "(null)" else row["comment"]
-        hosts = list(expand_hosts(row["nodes"])) if row["job_state"] in _HOLDS_GPUS else []
-        asked = re.fullmatch(r"gres:(gpu|shard)(?::[A-Za-z][\w.\-]*)?:(\d+)", row["tres_per_node"])
-        details = []
-        for host in hosts:
-            counter = counters.setdefault(host, _Counter(shards.get(host, 1)))
-            taken = counter.take(asked[1], int(asked[2])) if asked else []
-            indices = ",".join(map(str, taken))
-            details.append(f"gpu:{len(taken)}(IDX:{indices})" if taken else "")
-        job["job_resources"] = {"allocated_nodes": [{"nodename": host} for host in hosts]}
-        job["gres_detail"] = details
-        jobs.append(job)
-    return jobs
+    return [_job(row, counters, parts or {}) for row in _rows(text, _JOB, mark, "squeue")]
+
+
+def _job(
+    row: dict[str, str], counters: dict[str, _Counter], parts: Mapping[str, int]
+) -> dict[str, Any]:
+    """One job in the form of the JSON, or why there is none."""
+    if UNREADABLE in row:
+        return dict(row)
+    try:
+        return _job_of(row, counters, parts)
+    except Exception as error:  # noqa: BLE001 - whatever one record does, the others go on
+        return {"job_id": row["job_id"], UNREADABLE: reason(error)}
+
+
+def _job_of(
+    row: dict[str, str], counters: dict[str, _Counter], parts: Mapping[str, int]
+) -> dict[str, Any]:
+    job: dict[str, Any] = {**row, "requeue": True, "restart_cnt": None}
+    for name in ("submit_time", "start_time", "priority", "array_job_id"):
+        job[name] = int(row[name]) if row[name].isdecimal() else 0
+    if job["array_job_id"] == int(row["job_id"]):
+        job["array_job_id"] = 0
+    job["comment"] = "" if row["comment"] == "(null)" else row["comment"]
+    hosts = list(expand_hosts(row["nodes"])) if row["job_state"] in _HOLDS_GPUS else []
+    asked = re.fullmatch(r"gres:(gpu|shard)(?::[A-Za-z][\w.\-]*)?:(\d{1,6})", row["tres_per_node"])
+    details = []
+    for host in hosts:
+        counter = counters.setdefault(host, _Counter(parts.get(host, 1)))
+        taken = counter.take(asked[1], int(asked[2])) if asked else []
+        indices = ",".join(map(str, taken))
+        details.append(f"gpu:{len(taken)}(IDX:{indices})" if taken else "")
+    job["job_resources"] = {"allocated_nodes": [{"nodename": host} for host in hosts]}
+    job["gres_detail"] = details
+    return job
 
 
 def nodes_from_text(text: str, mark: Marks) -> list[dict[str, Any]]:
     """What sinfo printed; a node in several partitions is one node."""
     nodes: dict[str, dict[str, Any]] = {}
-    for row in _rows(text, _NODE, mark, "sinfo"):
+    for index, row in enumerate(_rows(text, _NODE, mark, "sinfo")):
+        if UNREADABLE in row:
+            nodes[f"row {index}"] = dict(row)
+            continue
         node = nodes.setdefault(row["name"], {**row, "partitions": [], "state_flags": []})
         node["partitions"].append(row["partition"])
         state = row["state"]
