@@ -34,8 +34,10 @@ __all__ = [
     "StoreSettings",
     "TelemetrySettings",
     "WebhookSettings",
+    "keep_private",
     "load",
     "page",
+    "secret_variables",
 ]
 
 
@@ -222,7 +224,12 @@ class PrefectSettings(_Section):
     host: str = Field("127.0.0.1", description="address the server binds to")
     port: int = Field(4200, gt=0, lt=65536, description="port of server and UI")
     pool: str = Field("gogh", description="name of the work pool")
-    auth: SecretStr | None = Field(None, description="`user:password` for Prefect's basic auth")
+    auth: SecretStr | None = Field(
+        None, description="`user:password` for Prefect's API; `gogh up` makes one otherwise"
+    )
+    authentication: bool = Field(
+        True, description="false: no password, every local user rules GOGH; `act` refuses to start"
+    )
     database_url: SecretStr | None = Field(
         None, description="PostgreSQL for Prefect; SQLite below `home` otherwise"
     )
@@ -251,6 +258,11 @@ class PrefectSettings(_Section):
             return self.url.rstrip("/")
         host = "127.0.0.1" if self.host == "0.0.0.0" else self.host  # noqa: S104
         return f"http://{host}:{self.port}/api"
+
+    @property
+    def guarded(self) -> bool:
+        """Whether these settings give the API a password: set here, or made by `gogh up`."""
+        return self.authentication and (self.auth is not None or self.url is None)
 
     def run_page(self, run_id: str) -> str:
         """The address of one run in the UI."""
@@ -297,6 +309,12 @@ class Settings(BaseSettings):
     )
 
     home: Path = Field(Path(".gogh"), description="folder of everything GOGH keeps")
+    umask: str = Field(
+        "077",
+        pattern="^[0-7]{3}$",
+        description="rights that nobody else gets on home and the files below it; `066` lets job "
+        "owners through to their spool folders, `027` lets the group read",
+    )
     data: Path | None = Field(None, description="folder of measurements for benchmarks and tests")
     store: StoreSettings = StoreSettings()
     telemetry: TelemetrySettings = TelemetrySettings()
@@ -322,6 +340,11 @@ class Settings(BaseSettings):
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """What is passed wins over the environment, which wins over the file."""
         return init_settings, env_settings, _File(settings_cls, _current_file)
+
+    @property
+    def umask_bits(self) -> int:
+        """`umask` as a number."""
+        return int(self.umask, 8)
 
     def below_home(self, path: Path) -> Path:
         """A path of the settings, made absolute."""
@@ -397,11 +420,36 @@ def load(config: Path | None = None, **overrides: Any) -> Settings:
     _check_environment(os.environ)
     _current_file = raw
     try:
-        return Settings(**overrides)
+        found = Settings(**overrides)
     except ValidationError as error:
         raise _translated(error, path if raw else None) from error
     finally:
         _current_file = {}
+    if _private:
+        os.umask(found.umask_bits)
+    return found
+
+
+_private = False
+
+
+def keep_private() -> None:
+    """From here on this process makes files with the umask of the settings (077 until read).
+
+    For the entries of whole programs; a library leaves its caller's umask alone.
+    """
+    global _private
+    _private = True
+    os.umask(0o077)
+
+
+def secret_variables() -> dict[str, str]:
+    """Every setting that is a secret, with its variable in the environment."""
+    return {
+        key: f"GOGH_{key.replace('.', '__').upper()}"
+        for key, info in _keys(Settings)
+        if SecretStr in (info.annotation, *get_args(info.annotation))
+    }
 
 
 def _translated(error: ValidationError, path: Path | None) -> InvalidSettings:

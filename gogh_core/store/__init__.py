@@ -2,7 +2,7 @@
 
 from gogh_core.store.ageing import AgeReport
 from gogh_core.store.database import Glance, Store, append_rows
-from gogh_core.store.files import now_utc
+from gogh_core.store.files import make_home, now_utc
 from gogh_core.store.queries import Parameter, Query, ask, queries, query_names, run_query
 from gogh_core.store.texts import fetch, fetch_rows, statement
 
@@ -16,6 +16,7 @@ __all__ = [
     "ask",
     "fetch",
     "fetch_rows",
+    "make_home",
     "now_utc",
     "queries",
     "query_names",

@@ -42,6 +42,7 @@ class Store:
 
     def migrate(self) -> None:
         """Bring the database to the shape of this program; creates it where it is missing."""
+        files.make_home(self.settings)
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
+from gogh_core.errors import StoreError
+from gogh_core.settings import Settings
 from gogh_core.store import gate
 
 __all__ = [
     "checksum",
     "copy",
     "make_folder",
+    "make_home",
     "now_utc",
     "only_one",
     "prune",
@@ -101,6 +105,29 @@ def make_folder(path: Path) -> None:
     make_folder(path.parent)
     path.mkdir(exist_ok=True)
     sync_folder(path.parent)
+
+
+def make_home(settings: Settings) -> None:
+    """Make the folder of everything GOGH keeps, closed to others; close one that is too open.
+
+    A folder that is more than a home of ours is left as it is: `/tmp`, the user's own home, the
+    current folder.
+    """
+    home, mode = settings.home.absolute(), 0o777 & ~settings.umask_bits
+    try:
+        home.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            home.mkdir(mode)
+        except FileExistsError:
+            found = home.stat()
+            shared = found.st_mode & stat.S_ISVTX or home in (Path.home(), Path.cwd())
+            if shared or found.st_uid != os.geteuid() or not found.st_mode & settings.umask_bits:
+                return
+            home.chmod(stat.S_IMODE(found.st_mode) & mode)
+    except OSError as error:
+        raise StoreError(
+            f"cannot be made: {error.strerror}", where=str(home), todo="set `home`"
+        ) from error
 
 
 def prune(path: Path, top: Path) -> None:
