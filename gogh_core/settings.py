@@ -152,8 +152,15 @@ class WebhookSettings(_Section):
     """A site's own endpoint for plans."""
 
     url: str | None = Field(None, description="each plan is posted there")
-    secret: SecretStr | None = Field(None, description="key of the HMAC signature")
-    timeout_s: float = Field(10.0, gt=0, description="time-out of a request")
+    secret: SecretStr | None = Field(
+        None, description="key of the signature (Standard Webhooks): `whsec_` and base64"
+    )
+    allow: list[str] = Field(
+        default_factory=list,
+        description="networks that the url's host may resolve to, and then no others; link-local "
+        "and metadata addresses only if listed",
+    )
+    timeout_s: float = Field(10.0, gt=0, description="time-out of a whole exchange")
     retries: int = Field(4, ge=0, description="how often a failed request is tried again")
 
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from gogh_core.cluster.manager import Capabilities
+from gogh_core.cluster.outbound import LONGEST_ANSWER
 from gogh_core.cluster.statefile import state_from_dict
 from gogh_core.cluster.webhook import post, read_answer
 from gogh_core.domain import ClusterState, Plan, Slot
@@ -172,7 +173,8 @@ class FilesManager:
         said = post(self._settings.webhook, text, key) if self._settings.webhook.url else ""
         acknowledgement = self._folder / f"{name}.ack.json"
         try:
-            answer = acknowledgement.read_bytes()
+            with acknowledgement.open("rb") as file:
+                answer = file.read(LONGEST_ANSWER + 1)
         except FileNotFoundError:
             return said or f"written to {path.name}"
         return read_answer(answer, where=str(acknowledgement))
