@@ -31,6 +31,7 @@ __all__ = [
     "Settings",
     "SimulationSettings",
     "SlurmSettings",
+    "SqlSettings",
     "StoreSettings",
     "TelemetrySettings",
     "WebhookSettings",
@@ -60,6 +61,18 @@ class StoreSettings(_Section):
     retention_days: float = Field(90.0, gt=0, description="how long Parquet partitions are kept")
     memory_limit_mb: int = Field(1024, ge=128, description="what DuckDB may use")
     threads: int = Field(2, ge=1, description="threads of DuckDB")
+
+
+class SqlSettings(_Section):
+    """What one query of a person may take (`gogh sql`, `gogh query`)."""
+
+    memory_limit_mb: int = Field(1024, ge=128, description="memory of one query of a person")
+    spill_limit_mb: int = Field(
+        1024, ge=1, description="disk below `home` for what does not fit in that memory"
+    )
+    timeout_s: float = Field(60.0, gt=0, description="how long one query of a person may take")
+    max_rows: int = Field(1_000_000, ge=1, description="rows of its answer")
+    max_mb: int = Field(256, ge=1, description="size of its answer in memory")
 
 
 class TelemetrySettings(_Section):
@@ -324,6 +337,7 @@ class Settings(BaseSettings):
     )
     data: Path | None = Field(None, description="folder of measurements for benchmarks and tests")
     store: StoreSettings = StoreSettings()
+    sql: SqlSettings = SqlSettings()
     telemetry: TelemetrySettings = TelemetrySettings()
     contracts: ContractSettings = ContractSettings()
     estimation: EstimationSettings = EstimationSettings()

@@ -3,6 +3,7 @@
 from gogh_core.store.ageing import AgeReport
 from gogh_core.store.database import Glance, Store, append_rows
 from gogh_core.store.files import make_home, now_utc
+from gogh_core.store.people import bounded_process
 from gogh_core.store.queries import Parameter, Query, ask, queries, query_names, run_query
 from gogh_core.store.texts import fetch, fetch_rows, statement
 
@@ -14,6 +15,7 @@ __all__ = [
     "Store",
     "append_rows",
     "ask",
+    "bounded_process",
     "fetch",
     "fetch_rows",
     "make_home",

@@ -115,11 +115,14 @@ def make_home(settings: Settings) -> None:
     """
     home, mode = settings.home.absolute(), 0o777 & ~settings.umask_bits
     try:
-        home.parent.mkdir(parents=True, exist_ok=True)
         try:
+            if not home.parent.exists():
+                home.parent.mkdir(parents=True)
             home.mkdir(mode)
         except FileExistsError:
             found = home.stat()
+            if not stat.S_ISDIR(found.st_mode):
+                raise
             shared = found.st_mode & stat.S_ISVTX or home in (Path.home(), Path.cwd())
             if shared or found.st_uid != os.geteuid() or not found.st_mode & settings.umask_bits:
                 return
