@@ -10,11 +10,13 @@ from __future__ import annotations
 import functools
 import inspect
 import logging
+import time
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, TypeVar, get_type_hints
 from uuid import UUID
 
+import httpx
 from prefect import get_run_logger, task
 from prefect.artifacts import create_progress_artifact, update_progress_artifact
 from prefect.cache_policies import NO_CACHE
@@ -22,20 +24,22 @@ from prefect.client.orchestration import get_client
 from prefect.client.schemas.objects import State
 from prefect.context import FlowRunContext
 from prefect.exceptions import MissingContextError
+from prefect.settings import PREFECT_API_URL
 from prefect.states import Completed, Failed
 
 from flows.names import advice
-from gogh_core.cluster import ClusterManager, open_manager
-from gogh_core.errors import ClusterUnavailable, GoghError, SourceUnavailable
+from gogh_core.cluster import ClusterManager, open_manager, require_password
+from gogh_core.errors import ClusterUnavailable, GoghError, SourceUnavailable, StackError
 from gogh_core.settings import Settings, load
 from gogh_core.store import Store
 
-__all__ = ["Desk", "around", "nothing_to_do", "rename", "run_id", "told"]
+__all__ = ["Desk", "around", "nothing_to_do", "rename", "require_guarded_server", "run_id", "told"]
 
 T = TypeVar("T")
 Outcome = State[Any]
 
 _RETRIES, _RETRY_DELAY_S = 2, 3.0
+_LOOKS = 5
 # How far a cycle is when a step begins, by the seconds they usually take.
 _PERCENT = {
     "state": 5.0,
@@ -117,11 +121,38 @@ def around(step: str, call: Callable[[], T]) -> T:
     return as_task(call)()
 
 
+def require_guarded_server(url: str) -> None:
+    """Refuse to act for a server that answers without a password: anybody may have sent this run.
+
+    Prefect looks at the password first, so an answer does not wait for its database.
+    """
+    fault = "is no server with a password"
+    for _ in range(_LOOKS if url else 0):
+        try:
+            status = httpx.get(f"{url}/admin/version", timeout=10, trust_env=False).status_code
+        except httpx.HTTPError as error:
+            fault = f"gave no answer ({type(error).__name__})"
+            time.sleep(1.0)
+            continue
+        if status in (401, 403):
+            return
+        fault = "answers without a password"
+        break
+    raise StackError(
+        f"mode = act needs a password for Prefect's API: the server {fault}",
+        where=url or "PREFECT_API_URL",
+        todo="start it with PREFECT_SERVER_API_AUTH_STRING, as `gogh up` does",
+    )
+
+
 class Desk:
     """Settings, store and cluster of one run, and its progress in the UI."""
 
     def __init__(self, settings: Settings | None = None) -> None:
         self.settings = settings or load()
+        if self.settings.cluster.mode == "act":
+            require_password(self.settings)
+            require_guarded_server(PREFECT_API_URL.value() or "")
         self.store = Store(self.settings)
         self.store.migrate()
         self.manager: ClusterManager = open_manager(self.settings, self.store)

@@ -6,7 +6,8 @@ GoghError
 │   ├── InvalidProblem      a problem file, every fault listed
 │   ├── InvalidPlan         a plan file, every fault listed
 │   ├── InvalidCatalog      a throughput table or a query file
-│   └── InvalidContract     an expectation suite
+│   ├── InvalidContract     an expectation suite
+│   └── ResultTooLarge      the answer of a query, with the part that was read
 ├── StoreError
 │   ├── StoreLocked         another process holds the database; names it
 │   ├── StoreCorrupt        not a DuckDB file, damaged, or somebody else's
@@ -43,6 +44,7 @@ __all__ = [
     "InvalidSettings",
     "MigrationRefused",
     "NotCapable",
+    "ResultTooLarge",
     "SolverFailed",
     "SourceUnavailable",
     "StackError",
@@ -125,6 +127,14 @@ class InvalidContract(_Faults):
     """An expectation suite that cannot be run."""
 
     noun = "contract"
+
+
+class ResultTooLarge(InvalidInput):
+    """The answer of a query is longer than the settings allow; `part` is its beginning."""
+
+    def __init__(self, what: str, *, part: Any = None, where: str = "", todo: str = "") -> None:
+        super().__init__(what, where=where, todo=todo)
+        self.part = part
 
 
 class StoreError(GoghError):

@@ -33,11 +33,14 @@ __all__ = [
     "Settings",
     "SimulationSettings",
     "SlurmSettings",
+    "SqlSettings",
     "StoreSettings",
     "TelemetrySettings",
     "WebhookSettings",
+    "keep_private",
     "load",
     "page",
+    "secret_variables",
 ]
 
 
@@ -60,6 +63,18 @@ class StoreSettings(_Section):
     retention_days: float = Field(90.0, gt=0, description="how long Parquet partitions are kept")
     memory_limit_mb: int = Field(1024, ge=128, description="what DuckDB may use")
     threads: int = Field(2, ge=1, description="threads of DuckDB")
+
+
+class SqlSettings(_Section):
+    """What one query of a person may take (`gogh sql`, `gogh query`)."""
+
+    memory_limit_mb: int = Field(1024, ge=128, description="memory of one query of a person")
+    spill_limit_mb: int = Field(
+        1024, ge=1, description="disk below `home` for what does not fit in that memory"
+    )
+    timeout_s: float = Field(60.0, gt=0, description="how long one query of a person may take")
+    max_rows: int = Field(1_000_000, ge=1, description="rows of its answer")
+    max_mb: int = Field(256, ge=1, description="size of its answer in memory")
 
 
 class TelemetrySettings(_Section):
@@ -197,8 +212,15 @@ class WebhookSettings(_Section):
     """A site's own endpoint for plans."""
 
     url: str | None = Field(None, description="each plan is posted there")
-    secret: SecretStr | None = Field(None, description="key of the HMAC signature")
-    timeout_s: float = Field(10.0, gt=0, description="time-out of a request")
+    secret: SecretStr | None = Field(
+        None, description="key of the signature (Standard Webhooks): `whsec_` and base64"
+    )
+    allow: list[str] = Field(
+        default_factory=list,
+        description="networks that the url's host may resolve to, and then no others; link-local "
+        "and metadata addresses only if listed",
+    )
+    timeout_s: float = Field(10.0, gt=0, description="time-out of a whole exchange")
     retries: int = Field(4, ge=0, description="how often a failed request is tried again")
 
 
@@ -269,7 +291,12 @@ class PrefectSettings(_Section):
     host: str = Field("127.0.0.1", description="address the server binds to")
     port: int = Field(4200, gt=0, lt=65536, description="port of server and UI")
     pool: str = Field("gogh", description="name of the work pool")
-    auth: SecretStr | None = Field(None, description="`user:password` for Prefect's basic auth")
+    auth: SecretStr | None = Field(
+        None, description="`user:password` for Prefect's API; `gogh up` makes one otherwise"
+    )
+    authentication: bool = Field(
+        True, description="false: no password, every local user rules GOGH; `act` refuses to start"
+    )
     database_url: SecretStr | None = Field(
         None, description="PostgreSQL for Prefect; SQLite below `home` otherwise"
     )
@@ -298,6 +325,11 @@ class PrefectSettings(_Section):
             return self.url.rstrip("/")
         host = "127.0.0.1" if self.host == "0.0.0.0" else self.host  # noqa: S104
         return f"http://{host}:{self.port}/api"
+
+    @property
+    def guarded(self) -> bool:
+        """Whether these settings give the API a password: set here, or made by `gogh up`."""
+        return self.authentication and (self.auth is not None or self.url is None)
 
     def run_page(self, run_id: str) -> str:
         """The address of one run in the UI."""
@@ -344,8 +376,15 @@ class Settings(BaseSettings):
     )
 
     home: Path = Field(Path(".gogh"), description="folder of everything GOGH keeps")
+    umask: str = Field(
+        "077",
+        pattern="^[0-7]{3}$",
+        description="rights that nobody else gets on home and the files below it; `066` lets job "
+        "owners through to their spool folders, `027` lets the group read",
+    )
     data: Path | None = Field(None, description="folder of measurements for benchmarks and tests")
     store: StoreSettings = StoreSettings()
+    sql: SqlSettings = SqlSettings()
     telemetry: TelemetrySettings = TelemetrySettings()
     contracts: ContractSettings = ContractSettings()
     estimation: EstimationSettings = EstimationSettings()
@@ -370,6 +409,11 @@ class Settings(BaseSettings):
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """What is passed wins over the environment, which wins over the file."""
         return init_settings, env_settings, _File(settings_cls, _current_file)
+
+    @property
+    def umask_bits(self) -> int:
+        """`umask` as a number."""
+        return int(self.umask, 8)
 
     def below_home(self, path: Path) -> Path:
         """A path of the settings, made absolute."""
@@ -445,11 +489,36 @@ def load(config: Path | None = None, **overrides: Any) -> Settings:
     _check_environment(os.environ)
     _current_file = raw
     try:
-        return Settings(**overrides)
+        found = Settings(**overrides)
     except ValidationError as error:
         raise _translated(error, path if raw else None) from error
     finally:
         _current_file = {}
+    if _private:
+        os.umask(found.umask_bits)
+    return found
+
+
+_private = False
+
+
+def keep_private() -> None:
+    """From here on this process makes files with the umask of the settings (077 until read).
+
+    For the entries of whole programs; a library leaves its caller's umask alone.
+    """
+    global _private
+    _private = True
+    os.umask(0o077)
+
+
+def secret_variables() -> dict[str, str]:
+    """Every setting that is a secret, with its variable in the environment."""
+    return {
+        key: f"GOGH_{key.replace('.', '__').upper()}"
+        for key, info in _keys(Settings)
+        if SecretStr in (info.annotation, *get_args(info.annotation))
+    }
 
 
 def _translated(error: ValidationError, path: Path | None) -> InvalidSettings:

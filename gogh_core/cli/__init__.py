@@ -18,6 +18,7 @@ import typer
 
 from gogh_core import __version__
 from gogh_core.errors import GoghError, InvalidInput
+from gogh_core.settings import keep_private
 
 __all__ = ["app", "main"]
 
@@ -76,6 +77,7 @@ _register()
 
 def main() -> None:
     """Run the command line; every error of ours becomes one line."""
+    keep_private()
     try:
         code = app(prog_name="gogh", standalone_mode=False)
     except typer.TyperException as error:

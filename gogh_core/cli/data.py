@@ -1,18 +1,22 @@
 """`gogh sql`, `gogh query`, `gogh snapshot`, `gogh backup`, `gogh restore`.
 
-People read the published snapshot, which cannot be written and opens no other file.
+People read the published snapshot, which cannot be written and opens no other file, within the
+limits of the settings (`sql.*`). A table shows the beginning of an answer that is too long; for
+files and pipes such an answer is refused, so that nobody takes a part for the whole.
 """
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from gogh_core import settings as all_settings
-from gogh_core.errors import InvalidInput
+from gogh_core.errors import InvalidInput, ResultTooLarge
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -23,6 +27,10 @@ __all__ = ["register"]
 
 _AsJson = Annotated[bool, typer.Option("--json", help="As JSON, one object for each row.")]
 _AsCsv = Annotated[bool, typer.Option("--csv", help="As CSV.")]
+_Spreadsheet = Annotated[
+    bool,
+    typer.Option("--spreadsheet", help="As CSV; cells that begin a formula get a ' in front."),
+]
 _Parquet = Annotated[Path | None, typer.Option("--parquet", help="Into a Parquet file.")]
 _Rows = Annotated[int, typer.Option("--rows", min=1, help="Rows the table shows at most.")]
 
@@ -40,6 +48,7 @@ def sql(
     text: Annotated[str | None, typer.Argument(help="One SELECT; standard input if none.")] = None,
     as_json: _AsJson = False,
     as_csv: _AsCsv = False,
+    spreadsheet: _Spreadsheet = False,
     parquet: _Parquet = None,
     rows: _Rows = 40,
 ) -> None:
@@ -49,7 +58,9 @@ def sql(
     if text is None and sys.stdin.isatty():
         raise InvalidInput("no query", todo="`gogh sql 'SHOW TABLES'` is a beginning")
     asked = sys.stdin.read() if text is None else text
-    _give(ask(_store(), asked), as_json, as_csv, parquet, rows)
+    out = _Out.chosen(as_json, as_csv, spreadsheet, parquet)
+    store = _store()
+    _give(lambda: ask(store, asked), store, out, rows)
 
 
 def query(
@@ -60,6 +71,7 @@ def query(
     ] = None,
     as_json: _AsJson = False,
     as_csv: _AsCsv = False,
+    spreadsheet: _Spreadsheet = False,
     parquet: _Parquet = None,
     rows: _Rows = 40,
 ) -> None:
@@ -68,6 +80,7 @@ def query(
 
     from gogh_core.store import queries, run_query
 
+    out = _Out.chosen(as_json, as_csv, spreadsheet, parquet)
     if name is None:
         listed = [
             {
@@ -77,7 +90,7 @@ def query(
             }
             for known in queries()
         ]
-        _give(pa.Table.from_pylist(listed), as_json, as_csv, parquet, 1000)
+        _put(pa.Table.from_pylist(listed), out, 1000)
         return
     parameters: dict[str, str] = {}
     for entry in given or []:
@@ -85,7 +98,8 @@ def query(
         if not equals:
             raise InvalidInput(f"{entry!r} is not name=value", where="--set")
         parameters[key.strip()] = value.strip()
-    _give(run_query(_store(), name, **parameters), as_json, as_csv, parquet, rows)
+    store = _store()
+    _give(lambda: run_query(store, str(name), **parameters), store, out, rows)
 
 
 def snapshot(as_json: _AsJson = False) -> None:
@@ -130,19 +144,67 @@ def _say(facts: dict[str, str], as_json: bool) -> None:
         typer.echo(f"{name}: {value}")
 
 
-def _give(answer: pa.Table, as_json: bool, as_csv: bool, parquet: Path | None, rows: int) -> None:
-    if sum((as_json, as_csv, parquet is not None)) > 1:
-        raise InvalidInput("--json, --csv and --parquet exclude each other")
-    if parquet is not None:
-        _write_parquet(answer, parquet)
-    elif as_json:
-        import json
+@dataclass(frozen=True)
+class _Out:
+    """Where an answer goes: a table on the screen unless one of these is chosen."""
 
-        typer.echo(json.dumps(answer.to_pylist(), default=_plain, indent=1, ensure_ascii=False))
-    elif as_csv:
-        _write_csv(answer)
+    as_json: bool
+    as_csv: bool
+    spreadsheet: bool
+    parquet: Path | None
+
+    @classmethod
+    def chosen(cls, as_json: bool, as_csv: bool, spreadsheet: bool, parquet: Path | None) -> _Out:
+        """What the options say; more than one way is refused before anything is asked."""
+        if sum((as_json, as_csv or spreadsheet, parquet is not None)) > 1:
+            raise InvalidInput("--json, --csv (--spreadsheet) and --parquet exclude each other")
+        return cls(as_json, as_csv or spreadsheet, spreadsheet, parquet)
+
+    @property
+    def whole(self) -> bool:
+        """Whether a part would be taken for the whole."""
+        return self.as_json or self.as_csv or self.parquet is not None
+
+
+def _give(asked: Callable[[], pa.Table], store: Store, out: _Out, rows: int) -> None:
+    """Ask within the limits and show the answer."""
+    from gogh_core.store import bounded_process
+
+    try:
+        with bounded_process(store.settings.sql):
+            answer = asked()
+    except ResultTooLarge as error:
+        if out.whole:
+            raise
+        _show(error.part.slice(0, rows), rows)
+        typer.echo(f"... and so on: {error}")
+        return
+    _put(answer, out, rows)
+
+
+def _put(answer: pa.Table, out: _Out, rows: int) -> None:
+    if out.parquet is not None:
+        _write_parquet(answer, out.parquet)
+    elif out.as_json:
+        _write_json(answer)
+    elif out.as_csv:
+        _write_csv(answer, formulas=not out.spreadsheet)
     else:
         _show(answer, rows)
+
+
+def _write_json(answer: pa.Table) -> None:
+    """Row by row: a long answer is never in memory twice."""
+    import json
+    from textwrap import indent
+
+    before = "["
+    for batch in answer.to_batches(max_chunksize=1024):
+        for row in batch.to_pylist():
+            text = json.dumps(row, default=_plain, indent=1, ensure_ascii=False)
+            typer.echo(f"{before}\n{indent(text, ' ')}", nl=False)
+            before = ","
+    typer.echo("[]" if before == "[" else "\n]")
 
 
 def _write_parquet(answer: pa.Table, path: Path) -> None:
@@ -155,14 +217,32 @@ def _write_parquet(answer: pa.Table, path: Path) -> None:
     typer.echo(f"{answer.num_rows} rows in {path}")
 
 
-def _write_csv(answer: pa.Table) -> None:
+def _write_csv(answer: pa.Table, *, formulas: bool) -> None:
     import csv
 
-    out = csv.writer(sys.stdout, lineterminator="\n")
-    out.writerow(answer.column_names)
-    for batch in answer.to_batches():
+    cell = _plain if formulas else _no_formula
+    out = csv.writer(
+        sys.stdout,
+        lineterminator="\n",
+        quoting=csv.QUOTE_MINIMAL if formulas else csv.QUOTE_NONNUMERIC,
+    )
+    out.writerow(cell(name) for name in answer.column_names)
+    for batch in answer.to_batches(max_chunksize=1024):
         for row in batch.to_pylist():
-            out.writerow("" if value is None else _plain(value) for value in row.values())
+            out.writerow("" if value is None else cell(value) for value in row.values())
+
+
+# What spreadsheets take for the beginning of a formula, also after blanks and in full width.
+_FORMULA = ("=", "+", "-", "@", "|", "%", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+
+
+def _no_formula(value: Any) -> Any:
+    """A cell that a spreadsheet shows as it is; numbers stay numbers."""
+    shown = _plain(value)
+    if not isinstance(shown, str):
+        return shown
+    risky = shown.startswith(_FORMULA) or shown.lstrip().startswith(_FORMULA)
+    return f"'{shown}" if risky else shown
 
 
 def _show(answer: pa.Table, rows: int) -> None:

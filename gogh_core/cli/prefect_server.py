@@ -2,8 +2,8 @@
 
 `Daemon` is one process with a record below `home/run` (pid and the moment it began, so that a pid
 used again by somebody else is never taken for ours); `Api` speaks to the server over HTTP and tries
-again while its database is busy; `environment` is what every one of our Prefect processes sees:
-their home is below ours, never the user's own.
+again while its database is busy; `environment` is what one of our processes sees: its Prefect home
+is below ours, never the user's own, and of the secrets it gets those that its role needs.
 """
 
 from __future__ import annotations
@@ -23,22 +23,25 @@ import urllib.request
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import psutil
 
+from gogh_core.cli.password import api_password
 from gogh_core.errors import StackError
-from gogh_core.settings import Settings
+from gogh_core.settings import Settings, secret_variables
 
 __all__ = [
     "HEARTBEAT_S",
     "Api",
     "Daemon",
+    "Role",
     "api_url",
     "ask",
     "environment",
     "leftovers",
     "locked",
+    "open_to_all",
     "port_is_free",
     "prefect_command",
 ]
@@ -46,6 +49,15 @@ __all__ = [
 HEARTBEAT_S = 30
 """How often a run says that it lives; Prefect allows no less."""
 _MARK = "GOGH_STACK"
+Role = Literal["server", "worker", "deploy", "watch", "metrics"]
+_SECRETS: dict[Role, frozenset[str]] = {
+    "server": frozenset(),
+    "worker": frozenset({"webhook.secret", "telemetry.prometheus_token"}),
+    "deploy": frozenset(),
+    "watch": frozenset({"prefect.auth"}),
+    "metrics": frozenset(),
+}
+"""The secret settings that each process gets by its environment."""
 _BUSY = {429, 502, 503, 504}
 
 # Plain lines on standard error. Rich, Prefect's default, ends the process when the reader of its
@@ -77,8 +89,8 @@ def api_url(settings: Settings) -> str:
     return settings.prefect.api_url
 
 
-def environment(settings: Settings) -> dict[str, str]:
-    """The environment of our Prefect processes; nothing of the user's own Prefect gets in."""
+def environment(settings: Settings, role: Role = "worker") -> dict[str, str]:
+    """The environment of one of our processes; nothing of the user's own Prefect gets in."""
     home = settings.home.absolute()
     prefect_home = home / "prefect"
     prefect_home.mkdir(parents=True, exist_ok=True)
@@ -87,6 +99,7 @@ def environment(settings: Settings) -> dict[str, str]:
     config = os.environ.get("GOGH_CONFIG") or ("gogh.toml" if Path("gogh.toml").exists() else None)
     if config:
         kept["GOGH_CONFIG"] = str(Path(config).absolute())
+    kept = _without(kept, {key for key in secret_variables() if key not in _SECRETS[role]})
     # The `python` of a run is this one, whether or not the shell knows it.
     bin_folder = str(Path(sys.executable).parent)
     kept |= {
@@ -113,14 +126,32 @@ def environment(settings: Settings) -> dict[str, str]:
         "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": str(HEARTBEAT_S),
         "PYTHONUNBUFFERED": "1",
     }
-    if settings.prefect.auth is not None:
-        secret = settings.prefect.auth.get_secret_value()
-        kept |= {"PREFECT_SERVER_API_AUTH_STRING": secret, "PREFECT_API_AUTH_STRING": secret}
-    if settings.prefect.database_url is not None:
-        kept["PREFECT_SERVER_DATABASE_CONNECTION_URL"] = (
-            settings.prefect.database_url.get_secret_value()
-        )
-    return kept
+    return kept | _prefect_secrets(settings, role)
+
+
+def _without(env: Mapping[str, str], keys: set[str]) -> dict[str, str]:
+    """The environment without these settings, whether spelt alone or in a section's JSON."""
+    variables = {name for key, name in secret_variables().items() if key in keys}
+    found = {name: value for name, value in env.items() if name.upper() not in variables}
+    for section in {key.partition(".")[0] for key in keys}:
+        for name in [name for name in found if name.upper() == f"GOGH_{section.upper()}"]:
+            values = json.loads(found[name])
+            kept = {key: v for key, v in values.items() if f"{section}.{key.lower()}" not in keys}
+            found[name] = json.dumps(kept)
+    return found
+
+
+def _prefect_secrets(settings: Settings, role: Role) -> dict[str, str]:
+    """The API's password and the database of Prefect, for those of its processes that need them."""
+    found: dict[str, str] = {}
+    password, database = api_password(settings), settings.prefect.database_url
+    if password is not None and role in ("worker", "deploy"):
+        found["PREFECT_API_AUTH_STRING"] = password
+    if password is not None and role == "server":
+        found["PREFECT_SERVER_API_AUTH_STRING"] = password
+    if database is not None and role == "server":
+        found["PREFECT_SERVER_DATABASE_CONNECTION_URL"] = database.get_secret_value()
+    return found
 
 
 def port_is_free(host: str, port: int) -> bool:
@@ -162,7 +193,7 @@ class Daemon:
             return None
         return found if alive else None
 
-    def start(self, command: list[str], env: Mapping[str, str]) -> bool:
+    def start(self, command: list[str], env: Mapping[str, str], *, umask: int = 0o077) -> bool:
         """Start it unless it runs already; says whether it was started now."""
         if self.process() is not None:
             return False
@@ -177,6 +208,7 @@ class Daemon:
                 env=dict(env),
                 cwd=self.home,
                 start_new_session=True,
+                umask=umask,
             )
         noted = {"pid": child.pid, "began": psutil.Process(child.pid).create_time()}
         part = self.record.with_suffix(".part")
@@ -263,9 +295,10 @@ class Api:
         self, settings: Settings, *, patience_s: float = 60.0, timeout_s: float = 30.0
     ) -> None:
         self._headers = {}
-        if settings.prefect.auth is not None:
-            raw = settings.prefect.auth.get_secret_value().encode()
-            self._headers["Authorization"] = "Basic " + base64.b64encode(raw).decode()
+        password = api_password(settings)
+        if password is not None:
+            encoded = base64.b64encode(password.encode()).decode()
+            self._headers["Authorization"] = f"Basic {encoded}"
         self.url = api_url(settings)
         self._patience_s = patience_s
         self._timeout_s = timeout_s
@@ -288,7 +321,9 @@ class Api:
             return None
         if status == 401:
             raise StackError(
-                "it wants a user and password", where=self.url, todo="set GOGH_PREFECT__AUTH"
+                "it wants another password than ours",
+                where=self.url,
+                todo="set GOGH_PREFECT__AUTH, or `gogh down` and `gogh up` as the same user",
             )
         if status >= 400:
             raise StackError(fault, where=f"{self.url}{path}")
@@ -336,6 +371,11 @@ class Api:
                     todo="is a worker running? `gogh up` starts one",
                 )
             time.sleep(0.5)
+
+
+def open_to_all(url: str) -> bool:
+    """Whether the API at that address answers somebody without a password."""
+    return ask(f"{url}/admin/version", timeout_s=10.0)[0] not in (401, 403)
 
 
 @contextlib.contextmanager

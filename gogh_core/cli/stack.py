@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from gogh_core.cli.password import make_password, password_file
 from gogh_core.cli.prefect_server import (
     Api,
     Daemon,
@@ -28,6 +29,7 @@ from gogh_core.cli.prefect_server import (
     environment,
     leftovers,
     locked,
+    open_to_all,
     port_is_free,
     prefect_command,
 )
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     from gogh_core.planning import Request
 
 __all__ = [
+    "JOB_TEMPLATE",
     "bring_down",
     "bring_up",
     "first_cycle",
@@ -76,6 +79,7 @@ def up(
         return
     for name, address in done["addresses"].items():
         typer.echo(f"{name:<8} {address}")
+    typer.echo(f"{'sign in':<8} {done['sign_in']}")
     typer.echo(f"ready: {done['deployments']} deployments, {done['workers']} worker(s)")
     if done["next_cycle"] is None:
         typer.echo("cycle: the schedule is paused; the UI resumes it")
@@ -119,38 +123,64 @@ def replan_via_server(settings: Settings, request: Request, *, wait_s: float) ->
 
 def bring_up(settings: Settings, *, workers: int = 1, say: Say = print) -> dict[str, Any]:
     """Start what does not run yet, and wait until all of it is ready."""
-    from gogh_core.store import now_utc
+    from gogh_core.cluster import require_password
+    from gogh_core.store import make_home, now_utc
 
-    home = settings.home.absolute()
-    with locked(home / "run" / "lock"):
-        env = environment(settings)
+    require_password(settings)
+    make_home(settings)
+    with locked(settings.home.absolute() / "run" / "lock"):
+        make_password(settings)
         cluster = _prepare_cluster(settings)
         say(f"cluster: {cluster}")
         api = Api(settings)
         if settings.prefect.url is None:
-            _server(settings, api, env, say)
+            _server(settings, api, say)
         elif not api.healthy():
             raise StackError("no answer", where=api.url, todo="is the server up?")
+        _check_guard(settings, api)
         _pool(settings, api)
         deployments = 0
         if settings.prefect.url is None:
-            deployments = _deploy(settings, api, env, say)
-            start_watch(settings, env, say)
-        names = _workers(settings, api, env, workers, say)
+            deployments = _deploy(settings, api, say)
+            start_watch(settings, say)
+        names = _workers(settings, api, workers, say)
         addresses = {"ui": api.url.removesuffix("/api"), "api": api.url, "cluster": cluster}
         if settings.prefect.metrics_port is not None:
-            addresses["metrics"] = _metrics(settings, env, say)
+            addresses["metrics"] = _metrics(settings, say)
         upcoming = next_cycle(api, now_utc())
         first = None
         if settings.prefect.url is None and upcoming is not None:
             first = first_cycle(settings, api, now_utc())
     return {
         "addresses": addresses,
+        "sign_in": _sign_in(settings),
         "deployments": deployments,
         "workers": len(names),
         "first_run": first,
         "next_cycle": upcoming.isoformat() if upcoming else None,
     }
+
+
+def _sign_in(settings: Settings) -> str:
+    """How a person signs in to the UI; the password itself is printed nowhere."""
+    if not settings.prefect.authentication:
+        return "no password: every local user can run commands as GOGH's user"
+    if settings.prefect.auth is not None:
+        return "the UI asks for user:password, as prefect.auth has it"
+    if settings.prefect.url is not None:
+        return "as that server asks for it"
+    return f"the UI asks for the line in {password_file(settings)}"
+
+
+def _check_guard(settings: Settings, api: Api) -> None:
+    """See that the server really asks for the password that the settings count on."""
+    if settings.prefect.guarded and open_to_all(api.url):
+        raise StackError(
+            "the server answers without a password",
+            where=api.url,
+            todo="`gogh down` and `gogh up` start ours again with one; another server needs "
+            "PREFECT_SERVER_API_AUTH_STRING",
+        )
 
 
 def first_cycle(settings: Settings, api: Api, now: datetime) -> str | None:
@@ -214,7 +244,7 @@ def _prepare_cluster(settings: Settings) -> str:
     return f"{manager.name}, {len(state.servers)} servers, {len(state.jobs)} jobs"
 
 
-def _server(settings: Settings, api: Api, env: dict[str, str], say: Say) -> None:
+def _server(settings: Settings, api: Api, say: Say) -> None:
     home, chosen = settings.home.absolute(), settings.prefect
     daemon = Daemon("server", home)
     if daemon.process() is None and not port_is_free(chosen.host, chosen.port):
@@ -227,7 +257,7 @@ def _server(settings: Settings, api: Api, env: dict[str, str], say: Say) -> None
         sys.executable, "-m", "flows.server", "server", "start",
         "--host", chosen.host, "--port", str(chosen.port),
     ]  # fmt: skip
-    if daemon.start(command, env):
+    if daemon.start(command, environment(settings, "server"), umask=settings.umask_bits):
         say(f"server: starting at {api_url(settings)}")
     _until(api.healthy, daemon, "the server")
 
@@ -242,11 +272,38 @@ def _until(ready: Callable[[], bool], daemon: Daemon, what: str) -> None:
         time.sleep(0.3)
 
 
+# What runs, with nothing that a deployment, a run or an automation could override: no variables,
+# and any that are given are refused. `env` must not stand here: Prefect merges a run's own into it.
+# Without a command of its own a worker first looks for code to fetch, in a process that imports
+# Prefect for nothing else: two seconds of each run. Ours is installed.
+JOB_TEMPLATE: dict[str, Any] = {
+    "variables": {"type": "object", "properties": {}, "additionalProperties": False},
+    "job_configuration": {"command": "python -m prefect.engine"},
+}
+
+
 def _pool(settings: Settings, api: Api) -> None:
+    """Make the pool, or take back what somebody changed in its template."""
     name = settings.prefect.pool
-    if api.call("GET", f"/work_pools/{name}", missing_ok=True) is None:
+    found = api.call("GET", f"/work_pools/{name}", missing_ok=True)
+    if found is None:
         body = {"name": name, "type": "process", "description": "Where GOGH's flows run."}
-        api.call("POST", "/work_pools/", body)
+        api.call("POST", "/work_pools/", {**body, "base_job_template": JOB_TEMPLATE})
+        return
+    _without_job_variables(api, name)
+    if found["base_job_template"] != JOB_TEMPLATE:
+        api.call("PATCH", f"/work_pools/{name}", {"base_job_template": JOB_TEMPLATE})
+
+
+def _without_job_variables(api: Api, pool: str) -> None:
+    """Take the variables of deployments away: the template refuses every run of such a one.
+
+    An older GOGH gave them a command, and Prefect lets who has the password add any.
+    """
+    body = {"work_pools": {"name": {"any_": [pool]}}}
+    for deployment in api.call("POST", "/deployments/filter", body):
+        if deployment["job_variables"]:
+            api.call("PATCH", f"/deployments/{deployment['id']}", {"job_variables": {}})
 
 
 def _deployments_file() -> Path:
@@ -259,11 +316,6 @@ def _deployments_file() -> Path:
     raise StackError("prefect.yaml is missing", where=str(project), todo="install GOGH again")
 
 
-# Without a command of its own a worker first looks for code to fetch, in a process that imports
-# Prefect for nothing else: two seconds of each run. Ours is installed.
-_ENGINE = "python -m prefect.engine"
-
-
 def rendered_deployments(settings: Settings, text: str) -> dict[str, Any]:
     """prefect.yaml with the cadence, pool and damper of the settings, for workers of `gogh up`."""
     import yaml
@@ -271,11 +323,7 @@ def rendered_deployments(settings: Settings, text: str) -> dict[str, Any]:
     raw: dict[str, Any] = yaml.safe_load(text)
     raw.pop("definitions", None)
     for deployment in raw["deployments"]:
-        deployment["work_pool"] = {
-            **deployment["work_pool"],
-            "name": settings.prefect.pool,
-            "job_variables": {"command": _ENGINE},
-        }
+        deployment["work_pool"] = {**deployment["work_pool"], "name": settings.prefect.pool}
         if deployment["name"] == "reallocation":
             deployment["schedules"][0]["interval"] = settings.cycle.window_s
         for trigger in deployment.get("triggers", []):
@@ -283,7 +331,7 @@ def rendered_deployments(settings: Settings, text: str) -> dict[str, Any]:
     return raw
 
 
-def _deploy(settings: Settings, api: Api, env: dict[str, str], say: Say) -> int:
+def _deploy(settings: Settings, api: Api, say: Say) -> int:
     """Apply prefect.yaml; once more only when it or the settings changed."""
     import yaml
 
@@ -305,7 +353,8 @@ def _deploy(settings: Settings, api: Api, env: dict[str, str], say: Say) -> int:
     for _ in range(3):  # a locked SQLite database ends `prefect deploy`; applying twice is harmless
         done = subprocess.run(
             command,
-            env=env,
+            env=environment(settings, "deploy"),
+            umask=settings.umask_bits,
             cwd=home,
             capture_output=True,
             text=True,
@@ -331,14 +380,15 @@ def _retire(api: Api, names: set[str]) -> None:
         api.call("DELETE", f"/automations/{automation['id']}")
 
 
-def start_watch(settings: Settings, env: dict[str, str], say: Say) -> None:
+def start_watch(settings: Settings, say: Say) -> None:
     """Start `gogh watch` unless it runs."""
     command = [sys.executable, "-m", "gogh_core.cli", "watch"]
-    if Daemon("watch", settings.home.absolute()).start(command, env):
+    daemon = Daemon("watch", settings.home.absolute())
+    if daemon.start(command, environment(settings, "watch"), umask=settings.umask_bits):
         say("watch: looks for what cannot wait")
 
 
-def _workers(settings: Settings, api: Api, env: dict[str, str], count: int, say: Say) -> list[str]:
+def _workers(settings: Settings, api: Api, count: int, say: Say) -> list[str]:
     chosen, home = settings.prefect, settings.home.absolute()
     names = []
     for number in range(1, count + 1):
@@ -348,7 +398,7 @@ def _workers(settings: Settings, api: Api, env: dict[str, str], count: int, say:
             "worker", "start", "--type", "process", "--pool", chosen.pool,
             "--name", name, "--limit", str(chosen.runs_per_worker),
         )  # fmt: skip
-        if daemon.start(command, env):
+        if daemon.start(command, environment(settings, "worker"), umask=settings.umask_bits):
             say(f"worker: starting {name}")
         _until(lambda name=name: name in _online(api, chosen.pool), daemon, f"worker {name}")  # type: ignore[misc]
         names.append(name)
@@ -360,7 +410,7 @@ def _online(api: Api, pool: str) -> set[str]:
     return {worker["name"] for worker in found if worker.get("status") == "ONLINE"}
 
 
-def _metrics(settings: Settings, env: dict[str, str], say: Say) -> str:
+def _metrics(settings: Settings, say: Say) -> str:
     port = settings.prefect.metrics_port
     address = f"http://{settings.prefect.host}:{port}/metrics"
     daemon = Daemon("metrics", settings.home.absolute())
@@ -368,7 +418,7 @@ def _metrics(settings: Settings, env: dict[str, str], say: Say) -> str:
         sys.executable, "-m", "gogh_core.watch",
         "--host", settings.prefect.host, "--port", str(port),
     ]  # fmt: skip
-    if daemon.start(command, env):
+    if daemon.start(command, environment(settings, "metrics"), umask=settings.umask_bits):
         say(f"metrics: starting at {address}")
 
     def ready() -> bool:

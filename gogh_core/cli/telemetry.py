@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from pathlib import Path
@@ -69,6 +70,7 @@ def agent(
     from gogh_core.telemetry import Agent, Devices
 
     settings = all_settings.load()
+    os.umask(0o022)  # GOGH, which takes the samples in, may be another user than the agent
     stopped: list[int] = []
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda got, _: stopped.append(got))

@@ -14,7 +14,7 @@ from gogh_core.cluster.approvals import (
 )
 from gogh_core.cluster.boundary import check_job, check_server, each, label
 from gogh_core.cluster.execution import ExecutionReport, carry_out
-from gogh_core.cluster.guards import effective_mode, needs_approval
+from gogh_core.cluster.guards import effective_mode, needs_approval, require_password
 from gogh_core.cluster.journal import ActionRecord, basis_of, disruptions, executions
 from gogh_core.cluster.manager import Capabilities, ClusterManager, PlanTaker, open_manager
 from gogh_core.cluster.slurm import SlurmManager, submit, write_comment
@@ -62,6 +62,7 @@ __all__ = [
     "pause",
     "paused",
     "plan_to_send",
+    "require_password",
     "resume",
     "show_form",
     "state_from_dict",

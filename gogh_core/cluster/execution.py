@@ -21,7 +21,7 @@ from typing import Literal, cast
 from gogh_core.cluster.actions import Action, Kind, actions_of, not_capable
 from gogh_core.cluster.approvals import approval_of, ask_approval, paused
 from gogh_core.cluster.fit import Now, came_true, misfit
-from gogh_core.cluster.guards import effective_mode, guarded, needs_approval
+from gogh_core.cluster.guards import effective_mode, guarded, needs_approval, require_password
 from gogh_core.cluster.journal import ActionRecord, ActionState, Journal
 from gogh_core.cluster.manager import ClusterManager, PlanTaker
 from gogh_core.cluster.running import Run, patiently
@@ -111,8 +111,9 @@ def carry_out(
 
     `ask` has reasons to ask a person first, beside those of the guards.
     What the cluster refuses, or what no longer fits, is in the report and the journal; an error is
-    raised only where the store itself fails.
+    raised only where the store itself fails, or where the settings forbid to act at all.
     """
+    require_password(settings)
     started = time.monotonic()
 
     def clock() -> datetime:

@@ -13,13 +13,14 @@ from __future__ import annotations
 import json
 import os
 import re
-import tempfile
+import secrets
 from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from gogh_core.cluster.manager import Capabilities
+from gogh_core.cluster.outbound import LONGEST_ANSWER
 from gogh_core.cluster.statefile import read_state
 from gogh_core.cluster.webhook import post, read_answer
 from gogh_core.domain import ClusterState, Plan, Slot
@@ -36,16 +37,16 @@ _STATE = "state.json"
 def write_whole(path: Path, text: str) -> None:
     """Write a file that appears whole or not at all, and survives a power cut."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".open")
+    name = path.parent / f".{secrets.token_hex(8)}.open"
+    handle = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(name, 0o644)
         os.replace(name, path)
     except BaseException:
-        Path(name).unlink(missing_ok=True)
+        name.unlink(missing_ok=True)
         raise
 
 
@@ -181,7 +182,8 @@ class FilesManager:
         said = post(self._settings.webhook, text, key) if self._settings.webhook.url else ""
         acknowledgement = self._folder / f"{name}.ack.json"
         try:
-            answer = acknowledgement.read_bytes()
+            with acknowledgement.open("rb") as file:
+                answer = file.read(LONGEST_ANSWER + 1)
         except FileNotFoundError:
             return said or f"written to {path.name}"
         return read_answer(answer, where=str(acknowledgement))

@@ -2,7 +2,8 @@
 
 `effective_mode` says whether a plan is carried out or only shown. `guarded` names, for each action
 that a guard forbids, the guard; the rest of the plan goes on without it. `needs_approval` lists
-why a plan has to wait for a person.
+why a plan has to wait for a person. `require_password` keeps `act` from clusters that anybody
+could rule through Prefect's API.
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ from typing import Literal
 from gogh_core.cluster.actions import Action, Kind
 from gogh_core.cluster.manager import ClusterManager
 from gogh_core.domain import ClusterState, JobState, Plan
+from gogh_core.errors import InvalidSettings
 from gogh_core.settings import GuardSettings, Settings
 
-__all__ = ["effective_mode", "guarded", "needs_approval"]
+__all__ = ["effective_mode", "guarded", "needs_approval", "require_password"]
 
 
 _THERE = (JobState.RUNNING, JobState.MOVING)
@@ -29,6 +31,18 @@ def effective_mode(settings: Settings, manager: ClusterManager) -> Literal["advi
     if mode == "auto":
         return "advise" if manager.real else "act"
     return mode
+
+
+def require_password(settings: Settings) -> None:
+    """Refuse `mode = act` where the settings leave Prefect's API without a password."""
+    if settings.cluster.mode != "act" or settings.prefect.guarded:
+        return
+    missing = "prefect.authentication = true"
+    if settings.prefect.authentication:
+        missing = "prefect.auth (GOGH_PREFECT__AUTH), the password of the server at prefect.url"
+    raise InvalidSettings(
+        "mode = act needs a password for Prefect's API", where="settings", todo=f"set {missing}"
+    )
 
 
 def needs_approval(plan: Plan, basis: ClusterState, guards: GuardSettings) -> tuple[str, ...]:

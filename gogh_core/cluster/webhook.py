@@ -1,41 +1,64 @@
 """Plans by POST: signed, with an idempotency key, tried again, and the answer checked.
 
-`X-Gogh-Signature: sha256=<hex>` is the HMAC-SHA256 of `<timestamp>.<body>` under the shared
-secret; `X-Gogh-Timestamp` is the time of sending, so that a receiver can refuse old requests;
-`Idempotency-Key` is the same each time the same document is sent. An answer of 2xx must be JSON
-with `"accepted": true` or `false`; 408, 425, 429 and 5xx are tried again, other answers are a
-refusal.
+Signed as the Standard Webhooks specification has it (version 1.0.0, symmetric), so that receivers
+have libraries: `webhook-id` is the same each time the same document is sent, `webhook-timestamp`
+is the time of sending, `webhook-signature: v1,<base64>` is the HMAC-SHA256 of
+`<id>.<timestamp>.<body>` under the key of `whsec_<base64>`. An answer of 2xx must be JSON with
+`"accepted": true` or `false`; 408, 425, 429 and 5xx are tried again, other answers are a refusal.
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
 import hashlib
 import hmac
 import json
+import re
 import time
 from collections.abc import Callable
 
-import httpx
-
+from gogh_core.cluster.outbound import LONGEST_ANSWER, send
 from gogh_core.errors import ActionFailed, ClusterUnavailable, InvalidSettings
 from gogh_core.settings import WebhookSettings
 
 __all__ = ["post", "read_answer", "signature"]
 
-_LONGEST_ANSWER = 65536
 _AGAIN = (408, 425, 429)
+_DEEPEST = 32
+_BRACKETS = re.compile(rb'"(?:[^"\\]|\\.?)*+"?|[\[{\]}]', re.DOTALL)
+_KEY_BYTES = range(24, 65)
+"""What the specification allows."""
 
 
-def signature(secret: str, timestamp: str, body: bytes) -> str:
+def signature(secret: str, ident: str, timestamp: str, body: bytes) -> str:
     """What the receiver compares with, in constant time."""
-    mac = hmac.new(secret.encode(), timestamp.encode() + b"." + body, hashlib.sha256)
-    return f"sha256={mac.hexdigest()}"
+    signed = f"{ident}.{timestamp}.".encode() + body
+    mac = hmac.new(_key(secret), signed, hashlib.sha256).digest()
+    return f"v1,{base64.b64encode(mac).decode()}"
+
+
+def _key(secret: str) -> bytes:
+    head, _, encoded = secret.partition("_")
+    try:
+        key = base64.b64decode(encoded, validate=True)
+    except (binascii.Error, ValueError):
+        key = b""
+    if head != "whsec" or len(key) not in _KEY_BYTES:
+        raise InvalidSettings(
+            "is not whsec_ and the base64 of 24 to 64 bytes",
+            where="webhook.secret",
+            todo='`echo "whsec_$(openssl rand -base64 32)"` makes one',
+        )
+    return key
 
 
 def read_answer(raw: bytes, *, where: str) -> str:
     """What the site said; nonsense is ClusterUnavailable, a refusal ActionFailed."""
     try:
-        answer = json.loads(raw[:_LONGEST_ANSWER].decode())
+        if len(raw) > LONGEST_ANSWER or _depth(raw) > _DEEPEST:
+            raise ValueError("too long or too deep")
+        answer = json.loads(raw.decode())
         accepted = answer["accepted"]
     except (ValueError, KeyError, TypeError) as error:
         raise ClusterUnavailable(
@@ -49,6 +72,21 @@ def read_answer(raw: bytes, *, where: str) -> str:
     if accepted is False:
         raise ActionFailed(f"the site refused{': ' if said else ''}{said}", where=where)
     raise ClusterUnavailable('"accepted" is neither true nor false', where=where)
+
+
+def _depth(raw: bytes) -> int:
+    """How deep lists and objects are nested; nesting without end would end the process.
+
+    A string always matches, closed or not, and never again: the time is linear.
+    """
+    deepest = depth = 0
+    for sign in _BRACKETS.findall(raw):
+        if sign in (b"[", b"{"):
+            depth += 1
+            deepest = max(deepest, depth)
+        elif sign in (b"]", b"}"):
+            depth -= 1
+    return deepest
 
 
 def post(
@@ -78,21 +116,18 @@ def post(
 
 
 def _once(settings: WebhookSettings, secret: str, body: bytes, key: str, timestamp: str) -> str:
-    url = str(settings.url)
+    url, digest = str(settings.url), hashlib.sha256(key.encode()).hexdigest()
+    ident = f"msg_{digest}"
     headers = {
         "Content-Type": "application/json",
-        "Idempotency-Key": hashlib.sha256(key.encode()).hexdigest(),
-        "X-Gogh-Timestamp": timestamp,
-        "X-Gogh-Signature": signature(secret, timestamp, body),
+        "Idempotency-Key": digest,
+        "webhook-id": ident,
+        "webhook-timestamp": timestamp,
+        "webhook-signature": signature(secret, ident, timestamp, body),
     }
-    try:
-        answer = httpx.post(
-            url, content=body, headers=headers, timeout=settings.timeout_s, follow_redirects=False
-        )
-    except (httpx.HTTPError, httpx.InvalidURL) as error:
-        raise ClusterUnavailable(f"gave no answer: {type(error).__name__}", where=url) from error
-    if answer.status_code in _AGAIN or answer.status_code >= 500:
-        raise ClusterUnavailable(f"answered {answer.status_code}", where=url)
-    if not answer.is_success:
-        raise ActionFailed(f"answered {answer.status_code}", where=url)
+    answer = send(url, body, headers, allow=settings.allow, timeout_s=settings.timeout_s)
+    if answer.status in _AGAIN or answer.status >= 500:
+        raise ClusterUnavailable(f"answered {answer.status}", where=url)
+    if not 200 <= answer.status < 300:
+        raise ActionFailed(f"answered {answer.status}", where=url)
     return read_answer(answer.content, where=url)

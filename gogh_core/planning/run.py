@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 import duckdb
 
-from gogh_core.cluster import ClusterManager, basis_of
+from gogh_core.cluster import ClusterManager, basis_of, require_password
 from gogh_core.domain import ClusterState, Cycle, Plan
 from gogh_core.errors import GoghError, StoreError
 from gogh_core.planning.alone import disturbed_enough
@@ -136,6 +136,7 @@ def run_cycle(
         turn = Turn("mine", Cycle.at(now, settings.cycle.window_s, _next(store, settings, now)))
         run = _Run(settings, store, manager, request, clock, budget, turn, around)
         return _dry_run(run)
+    require_password(settings)
     given = _order(store, settings, manager, request, clock, key) if cycle is None else ()
     turn = take_turn(store, settings, request, cycle=cycle, now=clock(), key=key)
     run = _Run(settings, store, manager, request, clock, budget, turn, around)

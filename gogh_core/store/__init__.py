@@ -3,7 +3,8 @@
 from gogh_core.store.ageing import AgeReport
 from gogh_core.store.database import Glance, Store, append_rows
 from gogh_core.store.faults import file_errors
-from gogh_core.store.files import now_utc, whole_or_gone
+from gogh_core.store.files import make_home, now_utc, whole_or_gone
+from gogh_core.store.people import bounded_process
 from gogh_core.store.queries import Parameter, Query, ask, queries, query_names, run_query
 from gogh_core.store.texts import fetch, fetch_rows, statement
 
@@ -15,9 +16,11 @@ __all__ = [
     "Store",
     "append_rows",
     "ask",
+    "bounded_process",
     "fetch",
     "fetch_rows",
     "file_errors",
+    "make_home",
     "now_utc",
     "queries",
     "query_names",

@@ -29,6 +29,7 @@ from gogh_core.store import (
     files,
     gate,
     migrations,
+    people,
     publishing,
     samples,
     views,
@@ -53,6 +54,7 @@ class Store:
 
     def migrate(self) -> None:
         """Bring the database to the shape of this program; creates it where it is missing."""
+        files.make_home(self.settings)
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -148,8 +150,8 @@ class Store:
                 "this process has a snapshot open already", where=str(self.snapshot_path)
             )
         try:
-            with self._open_snapshot() as connection:
-                yield connection
+            with people.spill_folder(self.settings) as spill, self._open_snapshot(spill) as found:
+                yield found
         finally:
             _one_snapshot.release()
 
@@ -236,11 +238,11 @@ class Store:
         finally:
             connection.close()
 
-    def open(self, path: Path, *, read_only: bool) -> Connection:
+    def open(self, path: Path, *, read_only: bool, memory_mb: int | None = None) -> Connection:
         """Open with retry while a program that knows no gate (a DuckDB shell) has the file open."""
         deadline = time.monotonic() + self._timeout_s
         config: dict[str, str | bool | int | float | list[str]] = {
-            "memory_limit": f"{self.settings.store.memory_limit_mb}MB",
+            "memory_limit": f"{memory_mb or self.settings.store.memory_limit_mb}MB",
             "threads": self.settings.store.threads,
             "autoinstall_known_extensions": False,
         }
@@ -262,7 +264,8 @@ class Store:
                 raise faults.ours(error, path, opening=True) from error
 
     @contextmanager
-    def _open_snapshot(self) -> Iterator[Connection]:
+    def _open_snapshot(self, spill: Path | None) -> Iterator[Connection]:
+        limits = self.settings.sql
         for attempt in range(5):
             if not self.snapshot_path.exists():
                 raise StoreError(
@@ -272,7 +275,9 @@ class Store:
                 )
             before = self.snapshot_path.stat().st_ino
             try:
-                connection = self.open(self.snapshot_path, read_only=True)
+                connection = self.open(
+                    self.snapshot_path, read_only=True, memory_mb=limits.memory_limit_mb
+                )
                 break
             except StoreError:
                 # It may have been replaced between two looks at it; then it is tried again.
@@ -280,7 +285,12 @@ class Store:
                     raise
         try:
             fetch(connection, "store_session")
-            run(connection, statement("store_lock_down"), {"samples": str(self.samples)})
+            bounds = {
+                "samples": str(self.samples),
+                "spill": str(spill or ""),
+                "spill_limit": f"{limits.spill_limit_mb}MB",
+            }
+            run(connection, statement("store_lock_down"), bounds)
             yield connection
         except duckdb.Error as error:
             raise faults.ours(error, self.snapshot_path, todo=faults.AGAIN) from error

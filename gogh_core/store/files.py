@@ -5,17 +5,21 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
+from gogh_core.errors import StoreError
+from gogh_core.settings import Settings
 from gogh_core.store import gate
 
 __all__ = [
     "checksum",
     "copy",
     "make_folder",
+    "make_home",
     "now_utc",
     "only_one",
     "remove",
@@ -123,6 +127,32 @@ def whole_or_gone(staged: Path) -> Iterator[None]:
             staged.unlink(missing_ok=True)
             staged.with_name(staged.name + ".wal").unlink(missing_ok=True)
         raise
+
+
+def make_home(settings: Settings) -> None:
+    """Make the folder of everything GOGH keeps, closed to others; close one that is too open.
+
+    A folder that is more than a home of ours is left as it is: `/tmp`, the user's own home, the
+    current folder.
+    """
+    home, mode = settings.home.absolute(), 0o777 & ~settings.umask_bits
+    try:
+        try:
+            if not home.parent.exists():
+                home.parent.mkdir(parents=True)
+            home.mkdir(mode)
+        except FileExistsError:
+            found = home.stat()
+            if not stat.S_ISDIR(found.st_mode):
+                raise
+            shared = found.st_mode & stat.S_ISVTX or home in (Path.home(), Path.cwd())
+            if shared or found.st_uid != os.geteuid() or not found.st_mode & settings.umask_bits:
+                return
+            home.chmod(stat.S_IMODE(found.st_mode) & mode)
+    except OSError as error:
+        raise StoreError(
+            f"cannot be made: {error.strerror}", where=str(home), todo="set `home`"
+        ) from error
 
 
 @contextmanager

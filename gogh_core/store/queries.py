@@ -17,7 +17,8 @@ import pyarrow as pa
 
 from gogh_core.errors import InvalidInput, StoreError
 from gogh_core.store.faults import is_damage
-from gogh_core.store.texts import Text, run, texts
+from gogh_core.store.people import answer
+from gogh_core.store.texts import Text, texts
 
 if TYPE_CHECKING:
     from gogh_core.store.database import Store
@@ -82,7 +83,7 @@ def run_query(store: Store, name: str, /, **parameters: Any) -> pa.Table:
     bound = query.bind(parameters)
     with store.snapshot() as connection:
         try:
-            return run(connection, query.sql, bound)
+            return answer(connection, query.sql, bound, store.settings.sql, where=f"query {name}")
         except duckdb.Error as error:
             if is_damage(error):
                 raise
@@ -101,7 +102,7 @@ def ask(store: Store, sql: str) -> pa.Table:
         )
     with store.snapshot() as connection:
         try:
-            return run(connection, sql, {})
+            return answer(connection, sql, {}, store.settings.sql, where="query")
         except duckdb.Error as error:
             if is_damage(error):
                 raise

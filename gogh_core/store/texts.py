@@ -21,7 +21,17 @@ import pyarrow as pa
 
 from gogh_core.errors import InvalidInput
 
-__all__ = ["Text", "fetch", "fetch_rows", "fill", "run", "statement", "texts", "transaction"]
+__all__ = [
+    "Text",
+    "distinct",
+    "fetch",
+    "fetch_rows",
+    "fill",
+    "run",
+    "statement",
+    "texts",
+    "transaction",
+]
 
 # What DuckDB says when a signal came while it worked.
 _INTERRUPTED = "Query interrupted"
@@ -99,10 +109,10 @@ def run(connection: duckdb.DuckDBPyConnection, sql: str, parameters: dict[str, A
         with _interruptible():
             relation = connection.sql(part.query, params=bound or None)
             result = pa.table({}) if relation is None else relation.to_arrow_table()
-    return result.rename_columns(_distinct(result.column_names))
+    return result.rename_columns(distinct(result.column_names))
 
 
-def _distinct(names: Sequence[str]) -> list[str]:
+def distinct(names: Sequence[str]) -> list[str]:
     """Column names as DuckDB makes them distinct in a subquery: a, a, b become a, a_1, b."""
     found: dict[str, str] = {}
     for name in names:

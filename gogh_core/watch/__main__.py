@@ -6,7 +6,7 @@ import argparse
 import signal
 import threading
 
-from gogh_core.settings import load
+from gogh_core.settings import keep_private, load
 from gogh_core.watch import serve
 
 
@@ -16,6 +16,7 @@ def main() -> None:
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, required=True)
     chosen = parser.parse_args()
+    keep_private()
     server = serve(load(), host=chosen.host, port=chosen.port)
     signal.signal(
         signal.SIGTERM, lambda *_: threading.Thread(target=server.shutdown, daemon=True).start()

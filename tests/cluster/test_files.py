@@ -21,7 +21,7 @@ from gogh_core.settings import ClusterSettings, GuardSettings, Settings, Webhook
 from tests.cluster.fake import NOW, Fake, at, plan, running, server, waiting
 from tests.conftest import PROJECT
 
-SECRET = "between us"
+SECRET = "whsec_YmV0d2VlbiB1cyBhbmQgbm9ib2R5IGVsc2U="
 
 
 @pytest.fixture
@@ -215,8 +215,8 @@ class TestWebhook:
         assert report.detail == "accepted: ok"
         headers, body = endpoint.requests[0]
         assert json.loads(body)["id"] == wanted.id
-        expected = signature(SECRET, headers["X-Gogh-Timestamp"], body)
-        assert headers["X-Gogh-Signature"] == expected
+        ident, at = headers["webhook-id"], headers["webhook-timestamp"]
+        assert headers["webhook-signature"] == signature(SECRET, ident, at, body)
         assert SECRET not in str(headers)
 
     def test_the_key_is_the_same_each_time(self, endpoint) -> None:

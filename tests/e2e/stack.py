@@ -11,7 +11,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from gogh_core.cli.prefect_server import Api, Daemon, environment, leftovers
+from gogh_core.cli.password import api_password
+from gogh_core.cli.prefect_server import Api, Daemon, leftovers
 from gogh_core.cli.stack import bring_down, bring_up, start_watch
 from gogh_core.settings import Settings, load
 
@@ -46,6 +47,7 @@ class Stack:
         self.up = up
         self.api = Api(settings)
         self.ui = up["addresses"]["ui"]
+        self.password = api_password(settings) or ""
         self.toml = Path(os.environ["GOGH_CONFIG"])
 
     def runs(self, flow: str) -> list[dict[str, Any]]:
@@ -86,7 +88,7 @@ class Stack:
             until(settled, "the end of what runs")
             yield
         finally:
-            start_watch(self.settings, environment(self.settings), lambda line: None)
+            start_watch(self.settings, lambda line: None)
             self.api.call("POST", f"/deployments/{ident}/resume_deployment")
 
     @contextlib.contextmanager

@@ -95,6 +95,7 @@ def test_wrong_values_are_refused_by_the_api_too(stack: Stack):
     answer = httpx.post(
         f"{stack.api.url}/deployments/{deployment['id']}/create_flow_run",
         json={"parameters": {"request": {"gap": 7}}, "enforce_parameter_schema": True},
+        auth=tuple(stack.password.split(":", 1)),
         timeout=60,
         trust_env=False,
     )

@@ -10,7 +10,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, FloatRect, Locator, Page, expect, sync_playwright
+from playwright.sync_api import (
+    Browser,
+    FloatRect,
+    Locator,
+    Page,
+    StorageState,
+    expect,
+    sync_playwright,
+)
 
 from gogh_core.cluster import open_manager
 from gogh_core.planning import list_cycles
@@ -33,14 +41,50 @@ def browser() -> Iterator[Browser]:
         found.close()
 
 
-@pytest.fixture
-def page(browser: Browser, stack: Stack) -> Iterator[Page]:
-    found = browser.new_page(viewport={"width": 1360, "height": 900}, base_url=stack.ui)
+def opened(browser: Browser, stack: Stack, signed_in: StorageState | None) -> Page:
+    found = browser.new_page(
+        viewport={"width": 1360, "height": 900}, base_url=stack.ui, storage_state=signed_in
+    )
     found.set_default_timeout(PATIENCE_MS)
     found.set_default_navigation_timeout(PATIENCE_MS)
     expect.set_options(timeout=PATIENCE_MS)
+    return found
+
+
+def sign_in(page: Page, password: str) -> None:
+    """Fill in the form that Prefect's UI shows to somebody it does not know."""
+    page.goto("/dashboard")
+    entry = page.locator("input[type=password]")
+    expect(entry).to_be_visible()
+    entry.fill(password)
+    entry.press("Enter")
+
+
+@pytest.fixture(scope="session")
+def signed_in(browser: Browser, stack: Stack) -> StorageState:
+    """What the browser keeps of somebody who signed in by the form."""
+    page = opened(browser, stack, None)
+    sign_in(page, stack.password)
+    expect(page.get_by_text("Flow Runs").first).to_be_visible()
+    kept = page.context.storage_state()
+    page.close()
+    return kept
+
+
+@pytest.fixture
+def page(browser: Browser, stack: Stack, signed_in: StorageState) -> Iterator[Page]:
+    found = opened(browser, stack, signed_in)
     yield found
     found.close()
+
+
+def test_the_ui_shows_nothing_to_somebody_with_a_wrong_password(browser: Browser, stack: Stack):
+    page = opened(browser, stack, None)
+    sign_in(page, "gogh:guess")
+    page.wait_for_timeout(3000)
+    expect(page.locator("input[type=password]")).to_be_visible()
+    assert page.get_by_text("Flow Runs").count() == 0
+    page.close()
 
 
 def keep(page: Page, name: str, *, height: int = 900) -> None:

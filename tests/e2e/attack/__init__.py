@@ -1,0 +1,1 @@
+"""Attacks on loopback: bounded, cleaned up, each refused at its boundary."""
