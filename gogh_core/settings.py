@@ -88,6 +88,18 @@ class TelemetrySettings(_Section):
     warmup_s: float = Field(30.0, ge=0, description="cut from the beginning of each stay")
     sample_period_s: float = Field(1.0, gt=0, description="period of samples")
     max_file_mb: int = Field(4096, gt=0, description="larger files in the spool are refused")
+    max_unpacked_mb: int = Field(
+        4096, gt=0, description="files that unpack to more than this are refused"
+    )
+    max_rows: int = Field(
+        20_000_000, gt=0, description="files with more rows or lines than this are refused"
+    )
+    read_limit_s: float = Field(
+        120.0, gt=0, description="a file that takes longer to read is refused"
+    )
+    read_memory_mb: int = Field(
+        2048, ge=512, description="what the process that reads files may use"
+    )
 
 
 class ContractSettings(_Section):

@@ -86,7 +86,7 @@ class Found:
                 stem = stem.removesuffix(ending)
                 break
         base, dash, number = stem.rpartition("-")
-        return base if dash and base and number.isdigit() else stem
+        return base if dash and base and _is_number(number) else stem
 
     def unchanged(self, known: Position | None) -> bool:
         """Whether it was read to its end and nothing was written since."""
@@ -115,18 +115,39 @@ def scan(spool: Path, *, max_file_mb: int) -> Iterator[Found]:
 def strays(spool: Path) -> list[str]:
     """What lies in the spool outside of its folders, where nothing is read."""
     with os.scandir(spool) as entries:
-        return sorted(e.name for e in entries if e.name not in FOLDERS and e.name[0] != ".")
+        return sorted(shown(e.name) for e in entries if e.name not in FOLDERS and e.name[0] != ".")
 
 
 def _natural(name: str) -> tuple[str, int, str]:
     """`s1-9.csv` before `s1-10.csv`: in the order they were written."""
     base, _, rest = name.rpartition("-")
     number, dot, ending = rest.partition(".")
-    return (base, int(number), dot + ending) if base and number.isdigit() else (name, -1, "")
+    return (base, int(number), dot + ending) if base and _is_number(number) else (name, -1, "")
+
+
+def _is_number(text: str) -> bool:
+    """Plain digits only: others are digits to Python too, and no numbers."""
+    return text.isascii() and text.isdigit()
+
+
+def shown(name: str) -> str:
+    """A name of a file as text; what is not UTF-8 or cannot be printed is written in escapes."""
+    text = os.fsencode(name).decode("utf-8", "backslashreplace")
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def _ledger_name(name: str) -> str:
+    """A name that can be kept; one that cannot be is told apart by its checksum."""
+    text = shown(name)
+    mark = hashlib.sha256(os.fsencode(name)).hexdigest()[:8]
+    return name if text == name else f"{text} ({mark})"
 
 
 def _found(folder: str, entry: os.DirEntry[str], max_file_mb: int) -> Found:
     path = Path(entry.path)
+    name = _ledger_name(entry.name)
+    if name != entry.name:
+        return Found(folder, name, path, refused="its name is not plain UTF-8")
     try:
         facts = entry.stat(follow_symlinks=False)
     except FileNotFoundError:

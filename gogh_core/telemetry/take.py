@@ -24,7 +24,15 @@ from gogh_core.telemetry.parse import Piece
 from gogh_core.telemetry.report import Counts
 from gogh_core.telemetry.spool import Position
 
-__all__ = ["Taken", "batch_id", "fill_temporary", "store_positions", "take", "with_gpu_types"]
+__all__ = [
+    "Taken",
+    "batch_id",
+    "fill_temporary",
+    "store_positions",
+    "take",
+    "with_gpu_types",
+    "without",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +72,7 @@ def take(
         if not kept:
             return Taken((), (), (), (), 0)
         pieces = [pieces[part] for part in kept]
-        rows = _without(rows, kept)
+        rows = without(rows, kept)
     table = pieces[0].table
     parts = _parts(connection, pieces)
     rows = _numbered(rows)
@@ -146,7 +154,7 @@ def _moved(
     return {n for n, piece in enumerate(pieces) if piece.after and piece.after.path in moved}
 
 
-def _without(rows: pa.Table, kept: Sequence[int]) -> pa.Table:
+def without(rows: pa.Table, kept: Sequence[int]) -> pa.Table:
     """The rows of the kept parts, which are counted anew."""
     number = {part: index for index, part in enumerate(kept)}
     parts = rows["part"].to_pylist()

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from gogh_core.errors import BatchRefused
 from gogh_core.progress import Progress
-from gogh_core.telemetry.parse import Parser, Piece, pieces
+from gogh_core.telemetry.parse import Limits, Parser, Piece, pieces
 from gogh_core.telemetry.rates import Reports, robust_rate
 from gogh_core.telemetry.shapes import SHAPES, rename
 from gogh_core.telemetry.spool import Found, scan
@@ -141,7 +141,7 @@ LINES = st.lists(
 
 @pytest.fixture(scope="module")
 def parser() -> Parser:
-    return Parser()
+    return Parser(Path())
 
 
 @settings(max_examples=30, deadline=None, derandomize=True)
@@ -167,7 +167,7 @@ def test_every_line_becomes_exactly_one_row(
     path.write_bytes(header + body)
     facts = path.stat()
     found = Found("gpu", path.name, path, facts.st_size, facts.st_mtime_ns)
-    batch: list[Piece] = list(pieces(found, None, max_file_mb=10))
+    batch: list[Piece] = list(pieces(found, None, limits=Limits(10)))
     rows = sum(len(parser.rows([piece])) for piece in batch)
     expected = sum(bool(line.strip(b"\r").strip(b"\0").strip()) for line in body.split(b"\n"))
     assert rows == expected
