@@ -164,7 +164,7 @@ class Progress:
         self.trouble = None
 
     def _file(self) -> Path:
-        """The file in use; the next number when it is large, gone or from an earlier process."""
+        """The file in use; another one when it is large, gone or from an earlier process."""
         folder = self._folder
         if folder is None:
             raise OSError("no spool")
@@ -177,15 +177,17 @@ class Progress:
                 pass
         folder.mkdir(parents=True, exist_ok=True)
         stem = f"{_SAFE.sub('_', self.job)}-r{self.rank}"
-        taken = [int(p.stem.rsplit("-", 1)[-1]) for p in folder.glob(f"{stem}-*.jsonl")]
-        number = max(taken, default=-1) + 1
         while True:
-            path = folder / f"{stem}-{number}.jsonl"
+            # By time: nobody can take the name first, and the folder need not be listed.
+            path = folder / f"{stem}-{time.time_ns()}.jsonl"
             try:
-                os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644))
+                handle = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644)
             except FileExistsError:
-                number += 1
                 continue
+            try:
+                os.fchmod(handle, 0o644)  # GOGH is another user, whatever the umask is
+            finally:
+                os.close(handle)
             self.path = path
             return path
 

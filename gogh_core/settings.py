@@ -66,6 +66,10 @@ class TelemetrySettings(_Section):
     spool: Path = Field(
         Path("spool"), description="where agents and jobs leave their files, below `home`"
     )
+    agents: list[str] = Field(
+        default_factory=list,
+        description="users (or uids) whose files in the spool are believed as GOGH's own",
+    )
     spool_limit_mb: int = Field(512, gt=0, description="what an agent's spool may take on disk")
     spool_keep_s: float = Field(
         604_800.0,

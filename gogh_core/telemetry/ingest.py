@@ -27,6 +27,7 @@ from gogh_core.telemetry.changes import record_changes
 from gogh_core.telemetry.measure import measure
 from gogh_core.telemetry.observe import observe
 from gogh_core.telemetry.parse import SPILL, Limits, Piece
+from gogh_core.telemetry.provenance import Writers, prepare_spool
 from gogh_core.telemetry.reader import Reader, Refusal, reader
 from gogh_core.telemetry.reading import reason_of
 from gogh_core.telemetry.records import keep_records
@@ -101,10 +102,12 @@ def ingest_spool(
     """Take in what is new in the spool, folder by folder; `known` is kept up to date."""
     if not settings.spool.exists():
         return []
+    prepare_spool(settings)
+    writers = Writers(settings)
     listed = list(scan(settings.spool, max_file_mb=settings.telemetry.max_file_mb))
     reports = {folder: SourceReport(folder) for folder in FOLDERS}
     seen: set[str] = set()
-    fresh = [entry for entry in listed if not entry.unchanged(known.get(entry.key))]
+    fresh = [writers.judged(e) for e in listed if not e.unchanged(known.get(e.key))]
     with reader(_limits(settings)) if fresh else nullcontext() as reading:
         for folder in FOLDERS:
             found = [entry for entry in fresh if entry.folder == folder]
@@ -118,6 +121,7 @@ def ingest_spool(
                     now=now,
                     clocks=clocks,
                     reading=reading,
+                    writers=writers,
                 )
                 reports[folder] = run.folder(reports[folder], found, tell)
     found_out = _outside(settings)
@@ -177,6 +181,7 @@ class _Run:
         now: datetime,
         clocks: skew.Clocks,
         reading: Reader,
+        writers: Writers,
     ) -> None:
         self._store = store
         self._settings = settings
@@ -185,6 +190,7 @@ class _Run:
         self._now = now
         self._clocks = clocks
         self._reading = reading
+        self._writers = writers
 
     def folder(self, report: SourceReport, found: list[Found], tell: Tell) -> SourceReport:
         """Everything new in these files; each that cannot be used is refused on its own."""
@@ -203,7 +209,9 @@ class _Run:
             if isinstance(answer, Refusal):
                 report = self._refuse(report, answer.found, answer.why)
                 continue
-            report = self._take(report, answer.pieces, answer.rows, by_key)
+            files = [by_key[piece.source] for piece in answer.pieces]
+            rows = self._writers.marked(answer.rows, files)
+            report = self._take(report, answer.pieces, rows, by_key)
             if len(answer.rows) >= CHUNK_ROWS:
                 tell(f"{report.name}: {report.rows_in} rows")
         return report

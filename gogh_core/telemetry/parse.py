@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import csv
 import hashlib
+import os
 import re
 import time
 from collections import defaultdict
@@ -161,6 +162,8 @@ def pieces(
 ) -> Iterator[Piece]:
     """What is new in a file, in pieces; BatchRefused when its shape is wrong."""
     with open_safely(found.path) as stream:
+        if found.uid >= 0 and os.fstat(stream.fileno()).st_uid != found.uid:
+            raise BatchRefused("changed hands while it was looked at", where=found.key)
         if known is not None and (
             known.head_bytes > found.size
             or head_sha256(stream, known.head_bytes) != known.head_sha256

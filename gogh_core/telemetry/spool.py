@@ -66,6 +66,10 @@ class Found:
     size: int = 0
     mtime_ns: int = 0
     refused: str | None = None
+    uid: int = -1
+    """Of the user who wrote it; -1: a file that a person named."""
+    writable: bool = False
+    """By anybody."""
 
     @property
     def table(self) -> str:
@@ -161,7 +165,11 @@ def _found(folder: str, entry: os.DirEntry[str], max_file_mb: int) -> Found:
         refused = f"has no known ending ({', '.join(_ENDINGS[folder])})"
     elif facts.st_size > max_file_mb * 1024 * 1024:
         refused = f"is {facts.st_size / 2**20:.0f} MB; more than {max_file_mb} MB are not read"
-    return Found(folder, entry.name, path, facts.st_size, facts.st_mtime_ns, refused)
+    elif folder == "progress" and facts.st_nlink > 1:
+        refused = "has several names (hard links)"
+    writable = bool(facts.st_mode & stat.S_IWOTH)
+    size, written = facts.st_size, facts.st_mtime_ns
+    return Found(folder, entry.name, path, size, written, refused, facts.st_uid, writable)
 
 
 def open_safely(path: Path) -> BinaryIO:

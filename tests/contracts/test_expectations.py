@@ -33,7 +33,8 @@ GOOD: dict[str, Row] = {
         **{"sm_clock_mhz": 1380.0, "throttle_reasons": 0, "processes": 1},
     },
     "job_progress": {
-        **{"ts": at(3990), "job_id": "j0", "steps": 10.0, "attempt": 0, "rank": 0, "event": None}
+        **{"ts": at(3990), "job_id": "j0", "steps": 10.0, "attempt": 0, "rank": 0, "event": None},
+        "written_by": None,
     },
     "job_events": {
         **{"job_id": "j0", "ts": at(3990), "event": "started", "server_id": "n0", "gpus": [0]},
@@ -111,6 +112,10 @@ BROKEN: dict[str, list[tuple[str, list[Row]]]] = {
         ("attempts are counted from 0", [{"attempt": -1}]),
         ("ranks are counted from 0", [{"rank": -1}]),
         ("the event is a known one", [{"event": "perhaps"}]),
+        (
+            "a report is written by the owner of its job, or by GOGH's own user",
+            [{"written_by": "somebody"}],
+        ),
         (
             "progress never goes back without a restart",
             [{"job_id": "j9", "ts": at(3980), "steps": 20.0}, {"job_id": "j9"}],

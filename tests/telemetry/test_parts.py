@@ -6,6 +6,7 @@ import io
 import itertools
 import json
 import os
+import re
 import time
 import tracemalloc
 from pathlib import Path
@@ -253,7 +254,7 @@ def test_a_step_costs_microseconds_and_the_reports_arrive(tmp_path: Path) -> Non
             pass
     [path] = (tmp_path / "progress").iterdir()
     lines = [json.loads(line) for line in path.read_text().splitlines()]
-    assert path.name == "job_1-r0-0.jsonl"
+    assert re.fullmatch(r"job_1-r0-\d{19}\.jsonl", path.name)
     assert lines[-1]["steps"] == 100_000
     assert {line["event"] for line in lines} >= {"start", "checkpoint", "end"}
     assert {line["attempt"] for line in lines} == {2}
