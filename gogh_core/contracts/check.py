@@ -74,6 +74,9 @@ def _gpu_types() -> pa.Table:
             "memory_mb": [gpu.memory_gb * 1024.0 for gpu in types],
             "idle_w": [float(gpu.idle_w) for gpu in types],
             "max_w": [float(gpu.max_w) for gpu in types],
+            "peak_flops": [
+                1e12 * max(gpu.fp32_tflops, gpu.tf32_tflops, gpu.fp16_tflops) for gpu in types
+            ],
         }
     )
 
