@@ -9,6 +9,7 @@ those facts serves its own class, and no other is estimated from it.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -63,7 +64,7 @@ def settle(frame: pd.DataFrame, facts: Array) -> tuple[pd.DataFrame, list[Doubt]
         believed &= ~mine
     rest = said[believed].copy()
     rest["far"] = _far(rest)
-    by_class = rest.groupby(["job", "owner"], observed=True)["off"].median()
+    by_class = _by_class(rest)
     for _, cell in rest.groupby(_CELL, observed=True):
         _judge(rest, cell, by_class)
     said.loc[rest.index, "verdict"] = rest["verdict"]
@@ -71,15 +72,15 @@ def settle(frame: pd.DataFrame, facts: Array) -> tuple[pd.DataFrame, list[Doubt]
     said["used"] = said["alone"] & (said["verdict"] != "")
     doubts = [
         Doubt(
-            int(row.job),
-            int(row.partner),
-            int(row.column),
-            str(row.owner),
-            float(np.exp(row.log)),
-            bool(row.used),
-            str(row.verdict),
+            job=int(row["job"]),
+            partner=int(row["partner"]),
+            column=int(row["column"]),
+            owner=str(row["owner"]),
+            throughput=float(np.exp(row["log"])),
+            used=bool(row["used"]),
+            reason=str(row["verdict"]),
         )
-        for row in said[said["verdict"] != ""].itertuples()
+        for row in said[said["verdict"] != ""].to_dict("records")
     ]
     marked = frame.merge(said[[*keys, "verdict", "used"]], on=keys, how="left")
     kept = marked[(marked["verdict"] == "") | marked["used"]]
@@ -108,20 +109,34 @@ def _least_credible(said: pd.DataFrame) -> Any:
 def _gaps(said: pd.DataFrame) -> Array:
     """How far each is from other owners' figures, in units of what honest ones differ by."""
     gaps = np.full(len(said), np.nan)
-    place = pd.Series(np.arange(len(said)), index=said.index)
-    by_class = said.groupby(["job", "owner"], observed=True)["off"].median()
-    for (job, _, _), cell in said.groupby(_CELL, observed=True):
-        for at, row in cell.iterrows():
-            others = cell["log"].drop(at)
-            if len(others):
-                gaps[place[at]] = abs(row["log"] - others.median()) / SAME_CELL
-                continue
-            elsewhere = by_class[job].drop(row["owner"]).dropna()
-            if len(elsewhere) and not np.isnan(row["off"]):
-                gaps[place[at]] = abs(row["off"] - elsewhere.median()) / SAME_CLASS
+    by_class = _by_class(said)
+    for _, cell in said.assign(place=np.arange(len(said))).groupby(_CELL, observed=True):
+        rows = cell.to_dict("records")
+        for row in rows:
+            others = [other["log"] for other in rows if other is not row]
+            elsewhere = _elsewhere(by_class, row)
+            if others:
+                gaps[row["place"]] = abs(row["log"] - np.median(others)) / SAME_CELL
+            elif elsewhere and not np.isnan(row["off"]):
+                gaps[row["place"]] = abs(row["off"] - np.median(elsewhere)) / SAME_CLASS
     alone = np.isnan(gaps)
     gaps[alone] = _far(said)[alone] / FACTS
     return gaps
+
+
+def _by_class(said: pd.DataFrame) -> dict[int, dict[str, float]]:
+    """How far each owner's figures of a class are from the facts, in the middle."""
+    found: dict[int, dict[str, float]] = {}
+    grouped = said.groupby(["job", "owner"], observed=True, as_index=False)
+    middle = pd.DataFrame(grouped["off"].median())
+    for row in middle.dropna().to_dict("records"):
+        found.setdefault(row["job"], {})[row["owner"]] = row["off"]
+    return found
+
+
+def _elsewhere(by_class: Mapping[int, Mapping[str, float]], row: Mapping[Any, Any]) -> list[float]:
+    """Of the same class, by other owners."""
+    return [off for who, off in by_class.get(row["job"], {}).items() if who != row["owner"]]
 
 
 def _far(said: pd.DataFrame) -> Array:
@@ -139,28 +154,25 @@ def _far(said: pd.DataFrame) -> Array:
     return far
 
 
-def _judge(said: pd.DataFrame, cell: pd.DataFrame, by_class: pd.Series[float]) -> None:
+def _judge(
+    said: pd.DataFrame, cell: pd.DataFrame, by_class: Mapping[int, Mapping[str, float]]
+) -> None:
     """Write the verdict on each owner's measurement of one cell; empty: believed."""
     if len(cell) > 1:
         logs = cell["log"].to_numpy()
         near = np.abs(logs[:, None] - logs[None]) <= SAME_CELL
         confirmed = near.sum(axis=1) - 1 >= (len(cell) - 1) / 2
-        why = f"differs from what {len(cell) - 1} other owners reached there"
-        _drop(said, cell, confirmed, why)
+        _drop(said, cell, confirmed, "differs from what other owners reached there")
         return
-    row = cell.iloc[0]
-    others = by_class[int(row["job"])].drop(row["owner"]).dropna()
+    [row] = cell.to_dict("records")
+    others = np.array(_elsewhere(by_class, row))
     if len(others) and not np.isnan(row["off"]):
-        agree = np.abs(others.to_numpy() - row["off"]) <= SAME_CLASS
-        if agree.sum() >= len(others) / 2:
-            return
-        if len(others) > 1 or row["far"] > FACTS:
-            said.loc[cell.index, "verdict"] = (
-                f"differs from what {len(others)} other owners reached with the class elsewhere"
-            )
-        return
-    if row["far"] > FACTS:
-        said.loc[cell.index, "verdict"] = "far from what the hardware does with other classes"
+        agree = np.abs(others - row["off"]) <= SAME_CLASS
+        if agree.sum() < len(others) / 2 and (len(others) > 1 or row["far"] > FACTS):
+            why = "differs from what other owners reached with its class elsewhere"
+            said.loc[cell.index, "verdict"] = why
+    elif row["far"] > FACTS:
+        said.loc[cell.index, "verdict"] = "is far from what the hardware does with other classes"
 
 
 def _drop(said: pd.DataFrame, cell: pd.DataFrame, confirmed: Array, why: str) -> None:

@@ -23,7 +23,7 @@ from gogh_core.settings import Settings, SimulationSettings, load
 from gogh_core.store import Store
 
 pytestmark = pytest.mark.e2e
-LIAR = "students"
+LIAR = os.environ.get("LIAR", "students")
 BEFORE, AFTER = 4, 3
 
 
@@ -38,7 +38,7 @@ class Seen:
 def settings_of(home: Path) -> Settings:
     quiet = {"garbage_rate": 0.0, "gap_rate": 0.0, "late_rate": 0.0}
     simulation = SimulationSettings(servers=10, jobs_per_hour=60, **quiet)
-    return load(home=home, simulation=simulation)
+    return load(home=home, simulation=simulation, allocation={"gap": 0.001})
 
 
 class Lies:
