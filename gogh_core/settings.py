@@ -86,6 +86,9 @@ class TelemetrySettings(_Section):
     timeout_s: float = Field(10.0, gt=0, description="time-out of one request")
     retries: int = Field(3, ge=0, description="how often a failed request is tried again")
     late_s: float = Field(3600.0, ge=0, description="rows later than this are kept aside")
+    early_s: float = Field(
+        86_400.0, ge=0, description="rows ahead of the clock by up to this wait for their time"
+    )
     max_age_s: float = Field(
         1800.0, gt=0, description="planning goes on without new data for as long as this"
     )

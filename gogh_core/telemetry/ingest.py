@@ -12,7 +12,7 @@ import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import duckdb
 import pyarrow as pa
@@ -24,6 +24,7 @@ from gogh_core.settings import Settings
 from gogh_core.store import Store, fetch
 from gogh_core.telemetry import prometheus, skew
 from gogh_core.telemetry.changes import record_changes
+from gogh_core.telemetry.early import SLACK_S, due_rows, forget_due
 from gogh_core.telemetry.measure import measure
 from gogh_core.telemetry.observe import observe
 from gogh_core.telemetry.parse import SPILL, Limits, Piece
@@ -45,9 +46,10 @@ from gogh_core.telemetry.spool import (
 from gogh_core.telemetry.take import store_positions, take, without
 from gogh_core.telemetry.text import BLOCK_BYTES
 
-__all__ = ["CHUNK_ROWS", "ingest", "ingest_prometheus", "ingest_spool"]
+__all__ = ["CHUNK_ROWS", "ingest", "ingest_due", "ingest_prometheus", "ingest_spool"]
 
 CHUNK_ROWS = 300_000
+_NEVER_LATE_S = 1e9  # rows that waited here are not late
 _MANY_ROWS = 100_000  # after so many, memory is given back before the next batch
 
 
@@ -74,6 +76,10 @@ def ingest(
         reports.append(keep_records(store, settings, state, suites=suites, now=now))
     with store.read() as connection:
         clocks, known = skew.Clocks(connection), known_files(connection)
+        until = now + timedelta(seconds=SLACK_S)
+        due = fetch(connection, "telemetry_due_tables", until=until)["table_name"].to_pylist()
+    if due:
+        reports.append(ingest_due(store, settings, suites, due, now=now))
     reports.extend(
         ingest_spool(store, settings, suites, now=now, clocks=clocks, known=known, tell=tell)
     )
@@ -87,6 +93,35 @@ def ingest(
         observations = observe(connection, settings, now=now, suite=suites["observations"])
     removed = clean_spool(store, settings, known, tell=tell)
     return IngestReport(tuple(reports), observations, skews, removed)
+
+
+def ingest_due(
+    store: Store, settings: Settings, suites: Mapping[str, Suite], due: list[str], *, now: datetime
+) -> SourceReport:
+    """Rows that came before their time and whose time has come."""
+    report = SourceReport("early")
+    for table in sorted(due):
+        found = due_rows(store, settings, table, now=now, limit=CHUNK_ROWS)
+        if found is None:
+            continue
+        piece, rows, ids = found
+        with store.write() as connection:
+            taken = take(
+                connection,
+                suites[table],
+                [piece],
+                rows,
+                known={},
+                now=now,
+                late_s=_NEVER_LATE_S,
+                period_s=settings.telemetry.sample_period_s,
+                window_s=settings.cycle.window_s,
+            )
+            forget_due(connection, ids)
+        for _, counts in taken.counts:
+            report = report.plus(counts, taken.warnings)
+        report = replace(report, refused=(*report.refused, *taken.refused))
+    return report
 
 
 def ingest_spool(
@@ -251,6 +286,7 @@ class _Run:
                 known=self._known,
                 now=self._now,
                 late_s=self._settings.telemetry.late_s,
+                early_s=self._settings.telemetry.early_s,
                 period_s=self._settings.telemetry.sample_period_s,
                 window_s=self._settings.cycle.window_s,
             )
@@ -308,6 +344,7 @@ def ingest_prometheus(
                     known={},
                     now=now,
                     late_s=settings.telemetry.late_s,
+                    early_s=settings.telemetry.early_s,
                     period_s=settings.telemetry.sample_period_s,
                     window_s=settings.cycle.window_s,
                 )
