@@ -9,7 +9,7 @@
     progress.close()                 # or `with Progress() as progress:`
 
 A call only adds to a counter. A thread writes one JSON line a period to the spool
-(`progress/<job>-r<rank>-<n>.jsonl`): ts, job_id, steps, attempt, rank, event. Whatever goes wrong
+(`progress/<job>-r<rank>-<time>.jsonl`): ts, job_id, steps, attempt, rank, event. Whatever goes wrong
 there (disk full, no permission, folder gone) is kept in `Progress.trouble` and tried again; the job
 never waits for it and never fails because of it. Lines that could not be written yet are replaced
 by newer ones: steps are a running total, so nothing is lost by that.
@@ -164,7 +164,7 @@ class Progress:
         self.trouble = None
 
     def _file(self) -> Path:
-        """The file in use; the next number when it is large, gone or from an earlier process."""
+        """The file in use; another one when it is large, gone or from an earlier process."""
         folder = self._folder
         if folder is None:
             raise OSError("no spool")
@@ -177,15 +177,17 @@ class Progress:
                 pass
         folder.mkdir(parents=True, exist_ok=True)
         stem = f"{_SAFE.sub('_', self.job)}-r{self.rank}"
-        taken = [int(p.stem.rsplit("-", 1)[-1]) for p in folder.glob(f"{stem}-*.jsonl")]
-        number = max(taken, default=-1) + 1
         while True:
-            path = folder / f"{stem}-{number}.jsonl"
+            # By time: nobody can take the name first, and the folder need not be listed.
+            path = folder / f"{stem}-{time.time_ns()}.jsonl"
             try:
-                os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644))
+                handle = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644)
             except FileExistsError:
-                number += 1
                 continue
+            try:
+                os.fchmod(handle, 0o644)  # GOGH is another user, whatever the umask is
+            finally:
+                os.close(handle)
             self.path = path
             return path
 

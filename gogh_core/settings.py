@@ -83,6 +83,10 @@ class TelemetrySettings(_Section):
     spool: Path = Field(
         Path("spool"), description="where agents and jobs leave their files, below `home`"
     )
+    agents: list[str] = Field(
+        default_factory=list,
+        description="users (or uids) whose files in the spool are believed as GOGH's own",
+    )
     spool_limit_mb: int = Field(512, gt=0, description="what an agent's spool may take on disk")
     spool_keep_s: float = Field(
         604_800.0,
@@ -99,12 +103,27 @@ class TelemetrySettings(_Section):
     timeout_s: float = Field(10.0, gt=0, description="time-out of one request")
     retries: int = Field(3, ge=0, description="how often a failed request is tried again")
     late_s: float = Field(3600.0, ge=0, description="rows later than this are kept aside")
+    early_s: float = Field(
+        86_400.0, ge=0, description="rows ahead of the clock by up to this wait for their time"
+    )
     max_age_s: float = Field(
         1800.0, gt=0, description="planning goes on without new data for as long as this"
     )
     warmup_s: float = Field(30.0, ge=0, description="cut from the beginning of each stay")
     sample_period_s: float = Field(1.0, gt=0, description="period of samples")
     max_file_mb: int = Field(4096, gt=0, description="larger files in the spool are refused")
+    max_unpacked_mb: int = Field(
+        4096, gt=0, description="files that unpack to more than this are refused"
+    )
+    max_rows: int = Field(
+        20_000_000, gt=0, description="files with more rows or lines than this are refused"
+    )
+    read_limit_s: float = Field(
+        120.0, gt=0, description="a file that takes longer to read is refused"
+    )
+    read_memory_mb: int = Field(
+        2048, ge=512, description="what the process that reads files may use"
+    )
 
 
 class ContractSettings(_Section):

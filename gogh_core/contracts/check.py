@@ -23,6 +23,12 @@ from gogh_core.hardware import GPU_TYPES
 
 _Numbers = np.ndarray[tuple[int], np.dtype[np.int64]]
 
+_Mask = np.ndarray[tuple[int], np.dtype[np.bool_]]
+
+# Helper columns that tell of a row what another row of the batch made of it.
+_BESIDE = frozenset({"key_taken", "energy_step_j", "energy_allowed_j", "steps_gained"})
+_ROUNDS = 4  # each without the rows that failed in those before
+
 __all__ = ["Result", "Verdict", "as_batch", "check_batch"]
 
 
@@ -68,6 +74,9 @@ def _gpu_types() -> pa.Table:
             "memory_mb": [gpu.memory_gb * 1024.0 for gpu in types],
             "idle_w": [float(gpu.idle_w) for gpu in types],
             "max_w": [float(gpu.max_w) for gpu in types],
+            "peak_flops": [
+                1e12 * max(gpu.fp32_tflops, gpu.tf32_tflops, gpu.fp16_tflops) for gpu in types
+            ],
         }
     )
 
@@ -95,7 +104,42 @@ def check_batch(
     now: datetime,
     period_s: float = 1.0,
 ) -> Verdict:
-    """Check rows (with `row_id`, `part`, `line`, `parse_error`) in the caller's transaction."""
+    """Check rows (with `row_id`, `part`, `line`, `parse_error`) in the caller's transaction.
+
+    A row is judged beside rows that are stored, or will be: where rows were judged beside others
+    that are refused (as their copies, say), what is left is checked again without those.
+    """
+    verdict, left = _once(connection, suite, rows, now=now, period_s=period_s)
+    results = verdict.results
+    asides, failures, refused = list[pa.Table](), list[pa.Table](), dict[int, str]()
+    for _ in range(_ROUNDS):
+        firm = _refused(suite, left, tuple(r for r in verdict.results if not _is_beside(r.check)))
+        out = _out(left, verdict, firm)
+        if not out.any() or out.all() or not (firm or _depends(left, out, verdict)):
+            break
+        refused |= firm
+        asides.append(left.filter(pa.array(out)))
+        failures.append(_only(verdict.failures, np.asarray(left["row_id"])[out]))
+        kept = pa.array(np.asarray(left["row_id"])[~out])
+        again = rows.filter(pc.is_in(rows["row_id"], kept))
+        verdict, left = _once(connection, suite, again, now=now, period_s=period_s)
+    if asides:
+        checked = _by_id(pa.concat_tables([left, *asides], promote_options="permissive"))
+        connection.register("batch", rows)
+        connection.register("checked", checked)
+    failed = pa.concat_tables([*failures, verdict.failures])
+    return Verdict(results, failed, refused | dict(verdict.refused))
+
+
+def _once(
+    connection: duckdb.DuckDBPyConnection,
+    suite: Suite,
+    rows: pa.Table,
+    *,
+    now: datetime,
+    period_s: float,
+) -> tuple[Verdict, pa.Table]:
+    """All rows beside each other; the verdict and the rows with their helper columns."""
     connection.register("batch", rows)
     connection.register("gpu_types", _gpu_types())
     facts = {"now": pa.array([now], pa.timestamp("us", "UTC")), "period_s": [float(period_s)]}
@@ -118,7 +162,38 @@ def check_batch(
         Result(check, outcome, len(rows))
         for check, outcome in zip(suite.checks, outcomes, strict=True)
     )
-    return Verdict(results, _failures(checked, results), _refused(suite, checked, results))
+    verdict = Verdict(results, _failures(checked, results), _refused(suite, checked, results))
+    return verdict, checked
+
+
+def _is_beside(check: Check) -> bool:
+    return not _BESIDE.isdisjoint(check.columns)
+
+
+def _out(checked: pa.Table, verdict: Verdict, refused: Mapping[int, str]) -> _Mask:
+    """Rows that will not be stored whatever the others are."""
+    parts, ids = np.asarray(checked["part"]), np.asarray(checked["row_id"])
+    out = np.isin(parts, list(refused))
+    for result in verdict.results:
+        if result.check.level == "refuse" and not _is_beside(result.check):
+            out |= np.isin(ids, result.outcome.rows)
+    return out
+
+
+def _depends(checked: pa.Table, out: _Mask, verdict: Verdict) -> bool:
+    """Whether a row that is left may have been judged by one that is out."""
+    ids = np.asarray(checked["row_id"])
+    beside = np.zeros(len(ids), bool)
+    if "is_copy" in checked.column_names:
+        beside = checked["is_copy"].to_numpy(zero_copy_only=False).astype(bool)
+    for result in verdict.results:
+        if result.check.level == "refuse" and _is_beside(result.check):
+            beside = beside | np.isin(ids, result.outcome.rows)
+    return bool((beside & ~out).any())
+
+
+def _only(failures: pa.Table, ids: _Numbers) -> pa.Table:
+    return failures.filter(pc.is_in(failures["row_id"], pa.array(ids)))
 
 
 def _with_helpers(connection: duckdb.DuckDBPyConnection, suite: Suite, rows: pa.Table) -> pa.Table:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -20,6 +20,7 @@ import pandas as pd
 import pyarrow as pa
 
 from gogh_core.domain import Descriptors
+from gogh_core.estimation.owners import Doubt, settle
 from gogh_core.estimation.tables import check_table, describe_jobs, read_table
 
 if TYPE_CHECKING:
@@ -90,6 +91,8 @@ class Catalog:
     refused_column: Array
     """Cells that did not run (and never did), each unordered pair once."""
     drifts: tuple[Drift, ...] = ()
+    doubts: tuple[Doubt, ...] = ()
+    """What owners reported and is not used, or only for their own classes."""
     power: pd.DataFrame = field(default_factory=pd.DataFrame, compare=False)
     """Measured watts: job, column, partner, power_w, power_limit_w; empty without any."""
     sha256: str = ""
@@ -158,6 +161,18 @@ class Catalog:
         if "time" in data:
             time = data["time"].to_numpy()
             frame["time"] = np.concatenate([time[own], time[mirrored]])
+        doubts: tuple[Doubt, ...] = ()
+        if "owner" in data and data["owner"].notna().any():
+            from gogh_core.estimation.roofline import facts_log
+
+            owner = data["owner"].astype(object).fillna("").to_numpy()
+            mate = np.where(partner >= 0, owner, "")
+            frame["owner"] = np.concatenate([owner[own], mate[mirrored]])
+            lone = data["alone"].fillna(False).to_numpy(bool) if "alone" in data else ran & False
+            frame["alone"] = np.concatenate([lone[own], lone[mirrored]])
+            facts = facts_log(tuple(described[name][0] for name in names), columns)
+            frame, found = settle(frame, facts)
+            doubts = tuple(found)
         frame, drifted = _fade_drifted(frame)
         cells = _combine(frame)
         drifts = tuple(
@@ -185,9 +200,21 @@ class Catalog:
             cells,
             *refused,
             drifts=drifts,
+            doubts=doubts,
             power=power,
             sha256=digest.hexdigest(),
         )
+
+    def believed(self) -> Catalog:
+        """Without cells that serve their own class only: what other jobs are estimated from."""
+        lone = [(doubt.job, doubt.partner, doubt.column) for doubt in self.doubts if doubt.used]
+        if not lone:
+            return self
+        job, partner, column = np.array(lone).T
+        at = self.find(job, partner, column)
+        stays = np.ones(len(self.cells), bool)
+        stays[at[at >= 0]] = False
+        return replace(self, cells=self.cells.take(np.flatnonzero(stays)))
 
     def index(self) -> Mapping[str, int]:
         """Job class to its number."""

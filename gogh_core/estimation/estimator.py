@@ -55,8 +55,9 @@ class Estimator:
         """Beliefs, corrected and calibrated, about all jobs on all columns."""
         key = (catalog.sha256, len(catalog.cells), jobs.names, tuple(columns))
         if key not in self._views:
-            beliefs = believe(catalog, jobs, columns)
-            calibration = calibrate(catalog, jobs, beliefs.hyper, self.networks)
+            believed = catalog.believed()
+            beliefs = believe(believed, jobs, columns)
+            calibration = calibrate(believed, jobs, beliefs.hyper, self.networks)
             beliefs = correct(beliefs, jobs, self.networks, calibration)
             memory = fit_memory(catalog, jobs, tuple(columns))
             if len(self._views) > 3:

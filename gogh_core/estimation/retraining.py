@@ -86,6 +86,7 @@ def retrain(
         if isinstance(source, Catalog)
         else Catalog.from_store(source, now=moment, half_life_days=half_life_days)
     )
+    catalog = catalog.believed()
     began = time.monotonic()
     known = np.unique(catalog.cells.job)
     keep = np.array([i for i in known if held_out(catalog.names[i])], int)

@@ -14,10 +14,10 @@ import numpy as np
 
 from gogh_core.domain import Descriptors
 from gogh_core.estimation.catalog import Column
-from gogh_core.estimation.facts import StepFacts
+from gogh_core.estimation.facts import StepFacts, step_facts
 from gogh_core.hardware import GpuType, find
 
-__all__ = ["SHARES", "column_likeness", "column_speed", "step_seconds"]
+__all__ = ["SHARES", "column_likeness", "column_speed", "facts_log", "step_seconds"]
 
 Array = np.ndarray[Any, Any]
 
@@ -58,6 +58,12 @@ def step_seconds(
         prepared = fact.host_s + fact.input_bytes / HOST_BYTES_PER_S
         out[i, :, 3] = prepared + 8 * parameters * extra
     return out
+
+
+def facts_log(jobs: Sequence[Descriptors], columns: Sequence[Column]) -> Array:
+    """Log throughput by facts alone, [jobs, columns]; NaN where nothing is known of the job."""
+    seconds = step_seconds(jobs, [step_facts(job) for job in jobs], columns)
+    return np.asarray(-np.log(seconds.sum(axis=-1)))
 
 
 def _gang_factor(column: Column) -> float:

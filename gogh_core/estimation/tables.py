@@ -30,6 +30,7 @@ _SHOWN = 5
 _TEXT = (
     "gpu_type", "job_type", "model", "partner_job_type", "partner_model", "unit",
     "source", "family", "kind", "precision", "partner_family", "partner_kind", "partner_precision",
+    "owner",
 )  # fmt: skip
 _FACTS = ("parameters", "flops_per_step", "bytes_per_step", "memory_bytes")
 _NUMBER = (
@@ -116,7 +117,7 @@ def _typed(table: pa.Table, faults: list[str]) -> pd.DataFrame:
                 faults.append(f"column {name!r} holds no numbers")
                 numbers = np.full(table.num_rows, np.nan)
             frame[name] = numbers
-    for name in ("feasible", "consolidated"):
+    for name in ("feasible", "consolidated", "alone"):
         if name in table.column_names:
             try:
                 frame[name] = pc.cast(table[name], pa.bool_()).to_pandas()

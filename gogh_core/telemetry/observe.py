@@ -321,14 +321,12 @@ def _store(
 ) -> int:
     count = len(rows)
     columns = {name: pa.array([row[name] for row in rows], kind) for name, kind in _TYPES.items()}
-    # A whole window is never refused for some of its observations: each stands for itself.
+    # Each stands for itself: no share of bad ones makes the others refused.
+    columns["part"] = pa.array(range(count), pa.int32())
     verdict = check_batch(connection, suite, as_batch(pa.table(columns)), now=now)
-    connection.register(
-        "parts",
-        pa.table(
-            {"part": pa.array([0], pa.int32()), "batch_id": ["observe"], "source": ["observe"]}
-        ),
-    )
+    observed = ["observe"] * count
+    parts = {"part": columns["part"], "batch_id": observed, "source": observed}
+    connection.register("parts", pa.table(parts))
     fill_temporary(connection, "observations", verdict, late_s=settings.telemetry.late_s)
     fetch(connection, "telemetry_aside", table="observations", now=now)
     pairs = sorted(redone)
@@ -345,4 +343,4 @@ def _store(
     run_id = f"observe-{now:%Y%m%dT%H%M%S}"
     record_run(connection, suite, verdict, run_id=run_id, sources=["observe"], now=now)
     bad = len(set(verdict.failures["row_id"].to_pylist()))
-    return 0 if verdict.refused else count - bad
+    return count - bad

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import csv
 import hashlib
+import os
 import re
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import BinaryIO, Literal
 
 import duckdb
@@ -28,22 +30,36 @@ from gogh_core.store import fetch
 from gogh_core.telemetry.shapes import SHAPES, Shape, rename
 from gogh_core.telemetry.spool import HEAD_BYTES, Found, Position, head_sha256, open_safely
 from gogh_core.telemetry.text import (
+    BLOCK_BYTES,
     SETTLED_S,
     Block,
     csv_cells,
     header_of,
+    is_bomb,
     json_cells,
     text_blocks,
 )
 from gogh_core.telemetry.typed import sample_rows
 
-__all__ = ["ENERGY_COLUMN", "Parser", "Piece", "pieces"]
+__all__ = ["ENERGY_COLUMN", "SPILL", "Limits", "Parser", "Piece", "pieces"]
 
 ENERGY_COLUMN = re.compile(r"gpu(\d+)_energy")
 PARQUET_ROWS = 100_000
-_BOMB_BYTES = 256 * 2**20
-_BOMB_RATIO = 1000
+SPILL = "tmp"  # below home: what does not fit the memory of a parser
 _LARGE_BYTES = 1 << 17  # the short way has a price for each block
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one file may take, unpacked, and how it is cut up."""
+
+    unpacked_mb: int = 4096
+    rows: int = 20_000_000
+    """Lines of text, or rows; blank lines count."""
+    seconds: float = 120.0
+    memory_mb: int = 2048
+    batch_rows: int = 300_000
+    block_bytes: int = BLOCK_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,14 +84,23 @@ class Piece:
 class Parser:
     """Turns the cells of many pieces into values at once."""
 
-    def __init__(self) -> None:
+    def __init__(self, spill: Path) -> None:
+        """`spill` is the folder for what does not fit its memory."""
+        self.spill = spill
         self._opened: duckdb.DuckDBPyConnection | None = None
 
     @property
     def _connection(self) -> duckdb.DuckDBPyConnection:
         """Opened when first needed: rows that came typed do without."""
         if self._opened is None:
-            self._opened = duckdb.connect(config={"threads": 1, "memory_limit": "512MB"})
+            self._opened = duckdb.connect(
+                config={
+                    "threads": 1,
+                    "memory_limit": "512MB",
+                    "temp_directory": str(self.spill),
+                    "max_temp_directory_size": "1GB",
+                }
+            )
             fetch(self._opened, "store_session")
             fetch(self._opened, "telemetry_macros")
         return self._opened
@@ -125,17 +150,20 @@ class Parser:
         """Free its memory."""
         if self._opened is not None:
             self._opened.close()
+            self._opened = None
 
 
 def pieces(
     found: Found,
     known: Position | None,
     *,
-    max_file_mb: int,
+    limits: Limits,
     period_s: float = 1.0,
 ) -> Iterator[Piece]:
     """What is new in a file, in pieces; BatchRefused when its shape is wrong."""
     with open_safely(found.path) as stream:
+        if found.uid >= 0 and os.fstat(stream.fileno()).st_uid != found.uid:
+            raise BatchRefused("changed hands while it was looked at", where=found.key)
         if known is not None and (
             known.head_bytes > found.size
             or head_sha256(stream, known.head_bytes) != known.head_sha256
@@ -152,7 +180,7 @@ def pieces(
             detail=None,
         )
         if found.name.endswith(".parquet"):
-            yield from _parquet(found, start, stream, max_file_mb)
+            yield from _parquet(found, start, stream, limits)
             return
         blocks = text_blocks(
             stream,
@@ -160,7 +188,10 @@ def pieces(
             position=start.position,
             lines=start.lines,
             mtime_ns=found.mtime_ns,
-            max_bytes=max_file_mb * 2**20,
+            max_bytes=limits.unpacked_mb * 2**20,
+            max_lines=limits.rows,
+            size=found.size,
+            block_bytes=limits.block_bytes,
         )
         for block in blocks:
             piece = _text_piece(found, start, block, period_s)
@@ -300,8 +331,8 @@ def _energy_cells(block: Block, header: str, found: Found) -> pa.Table:
     return pa.concat_tables(tall)
 
 
-def _parquet(found: Found, start: Position, stream: BinaryIO, max_file_mb: int) -> Iterator[Piece]:
-    """A Parquet file by batches of rows; one that unpacks to too much is refused unread."""
+def _parquet(found: Found, start: Position, stream: BinaryIO, limits: Limits) -> Iterator[Piece]:
+    """A Parquet file by batches of rows; one that says it unpacks to too much is refused unread."""
     shape = SHAPES[found.table]
     try:
         file = pq.ParquetFile(stream, memory_map=False)
@@ -314,9 +345,9 @@ def _parquet(found: Found, start: Position, stream: BinaryIO, max_file_mb: int) 
         meta.num_rows * 8 * max(meta.num_columns, 1),
         sum(meta.row_group(i).total_byte_size for i in range(meta.num_row_groups)),
     )
-    if unpacked > max_file_mb * 2**20 or (
-        unpacked > _BOMB_BYTES and unpacked > _BOMB_RATIO * found.size
-    ):
+    if meta.num_rows > limits.rows:
+        raise BatchRefused(f"has more than {limits.rows} rows: not read", where=found.key)
+    if unpacked > limits.unpacked_mb * 2**20 or is_bomb(unpacked, found.size):
         raise BatchRefused(
             f"unpacks to {unpacked / 2**20:.0f} MB from {found.size / 2**20:.2f} MB: not read",
             where=found.key,
@@ -325,7 +356,7 @@ def _parquet(found: Found, start: Position, stream: BinaryIO, max_file_mb: int) 
     used = {
         theirs: mine for theirs, mine in zip(file.schema_arrow.names, ours, strict=True) if mine
     }
-    row = 0
+    row = held = 0
     for batch in file.iter_batches(PARQUET_ROWS, columns=list(used), use_threads=False):
         first, row = row, row + batch.num_rows
         if row <= start.position and row < meta.num_rows:
@@ -333,6 +364,9 @@ def _parquet(found: Found, start: Position, stream: BinaryIO, max_file_mb: int) 
         rows = pa.Table.from_batches([batch]).slice(max(start.position - first, 0))
         first = min(max(first, start.position), row)
         cells = _parquet_cells(rows, used, first)
+        held += cells.nbytes  # a dictionary may hold a thousand times what the file says
+        if held > limits.unpacked_mb * 2**20:
+            raise BatchRefused(f"unpacks to more than {limits.unpacked_mb} MB", where=found.key)
         checksum = hashlib.sha256(f"{start.head_sha256}:{found.size}:{first}:{row}".encode())
         size = found.size if row == meta.num_rows else -1
         after = replace(start, position=row, lines=row, size=size)

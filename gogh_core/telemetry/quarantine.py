@@ -21,7 +21,7 @@ from gogh_core.errors import InvalidInput
 from gogh_core.settings import Settings
 from gogh_core.store import Store, fetch
 from gogh_core.telemetry.observe import observe
-from gogh_core.telemetry.parse import Parser, Piece
+from gogh_core.telemetry.parse import SPILL, Parser, Piece
 from gogh_core.telemetry.shapes import SHAPES
 from gogh_core.telemetry.take import fill_temporary, with_gpu_types
 
@@ -136,7 +136,7 @@ def _readmit_table(
     unknown = sorted(set(repaired) - set(SHAPES[table].columns))
     if unknown:
         raise InvalidInput(f"{table} has no column {unknown[0]!r}", where="--set")
-    parser = Parser()
+    parser = Parser(settings.home / SPILL)
     try:
         lines = pa.table(
             {

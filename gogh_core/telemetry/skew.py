@@ -65,6 +65,10 @@ class Clocks:
         column = pc.cast(ts, rows["ts"].type)
         return rows.set_column(rows.column_names.index("ts"), "ts", column)
 
+    def forget(self) -> None:
+        """Leave out what a batch showed that was not stored."""
+        self._shown = []
+
     def keep(self, connection: duckdb.DuckDBPyConnection) -> None:
         """Keep what the batch showed, in the batch's own transaction."""
         if self._shown:

@@ -66,6 +66,10 @@ class Found:
     size: int = 0
     mtime_ns: int = 0
     refused: str | None = None
+    uid: int = -1
+    """Of the user who wrote it; -1: a file that a person named."""
+    writable: bool = False
+    """By anybody."""
 
     @property
     def table(self) -> str:
@@ -86,7 +90,7 @@ class Found:
                 stem = stem.removesuffix(ending)
                 break
         base, dash, number = stem.rpartition("-")
-        return base if dash and base and number.isdigit() else stem
+        return base if dash and base and _is_number(number) else stem
 
     def unchanged(self, known: Position | None) -> bool:
         """Whether it was read to its end and nothing was written since."""
@@ -115,18 +119,39 @@ def scan(spool: Path, *, max_file_mb: int) -> Iterator[Found]:
 def strays(spool: Path) -> list[str]:
     """What lies in the spool outside of its folders, where nothing is read."""
     with os.scandir(spool) as entries:
-        return sorted(e.name for e in entries if e.name not in FOLDERS and e.name[0] != ".")
+        return sorted(shown(e.name) for e in entries if e.name not in FOLDERS and e.name[0] != ".")
 
 
 def _natural(name: str) -> tuple[str, int, str]:
     """`s1-9.csv` before `s1-10.csv`: in the order they were written."""
     base, _, rest = name.rpartition("-")
     number, dot, ending = rest.partition(".")
-    return (base, int(number), dot + ending) if base and number.isdigit() else (name, -1, "")
+    return (base, int(number), dot + ending) if base and _is_number(number) else (name, -1, "")
+
+
+def _is_number(text: str) -> bool:
+    """Plain digits only: others are digits to Python too, and no numbers."""
+    return text.isascii() and text.isdigit()
+
+
+def shown(name: str) -> str:
+    """A name of a file as text; what is not UTF-8 or cannot be printed is written in escapes."""
+    text = os.fsencode(name).decode("utf-8", "backslashreplace")
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def _ledger_name(name: str) -> str:
+    """A name that can be kept; one that cannot be is told apart by its checksum."""
+    text = shown(name)
+    mark = hashlib.sha256(os.fsencode(name)).hexdigest()[:8]
+    return name if text == name else f"{text} ({mark})"
 
 
 def _found(folder: str, entry: os.DirEntry[str], max_file_mb: int) -> Found:
     path = Path(entry.path)
+    name = _ledger_name(entry.name)
+    if name != entry.name:
+        return Found(folder, name, path, refused="its name is not plain UTF-8")
     try:
         facts = entry.stat(follow_symlinks=False)
     except FileNotFoundError:
@@ -140,7 +165,11 @@ def _found(folder: str, entry: os.DirEntry[str], max_file_mb: int) -> Found:
         refused = f"has no known ending ({', '.join(_ENDINGS[folder])})"
     elif facts.st_size > max_file_mb * 1024 * 1024:
         refused = f"is {facts.st_size / 2**20:.0f} MB; more than {max_file_mb} MB are not read"
-    return Found(folder, entry.name, path, facts.st_size, facts.st_mtime_ns, refused)
+    elif folder == "progress" and facts.st_nlink > 1:
+        refused = "has several names (hard links)"
+    writable = bool(facts.st_mode & stat.S_IWOTH)
+    size, written = facts.st_size, facts.st_mtime_ns
+    return Found(folder, entry.name, path, size, written, refused, facts.st_uid, writable)
 
 
 def open_safely(path: Path) -> BinaryIO:

@@ -20,11 +20,20 @@ from gogh_core import hardware
 from gogh_core.contracts import Suite, Verdict, check_batch
 from gogh_core.contracts import record as record_run
 from gogh_core.store import fetch
+from gogh_core.telemetry.early import keep_early, split_early
 from gogh_core.telemetry.parse import Piece
 from gogh_core.telemetry.report import Counts
 from gogh_core.telemetry.spool import Position
 
-__all__ = ["Taken", "batch_id", "fill_temporary", "store_positions", "take", "with_gpu_types"]
+__all__ = [
+    "Taken",
+    "batch_id",
+    "fill_temporary",
+    "store_positions",
+    "take",
+    "with_gpu_types",
+    "without",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +65,7 @@ def take(
     late_s: float,
     period_s: float,
     window_s: int,
+    early_s: float = 0.0,
 ) -> Taken:
     """Check, split and store the pieces in the caller's transaction."""
     moved = _moved(connection, pieces, known)
@@ -64,12 +74,14 @@ def take(
         if not kept:
             return Taken((), (), (), (), 0)
         pieces = [pieces[part] for part in kept]
-        rows = _without(rows, kept)
+        rows = without(rows, kept)
     table = pieces[0].table
     parts = _parts(connection, pieces)
     rows = _numbered(rows)
-    verdict = check_batch(connection, suite, rows, now=now, period_s=period_s)
+    present, early = split_early(rows, now, early_s)
+    verdict = check_batch(connection, suite, present, now=now, period_s=period_s)
     fill_temporary(connection, table, verdict, late_s=late_s)
+    keep_early(connection, rows, early)
     fetch(connection, "telemetry_aside", table=table, now=now)
     fetch(connection, f"telemetry_store_{table}", window_s=window_s)
     warnings = verdict.warnings
@@ -146,7 +158,7 @@ def _moved(
     return {n for n, piece in enumerate(pieces) if piece.after and piece.after.path in moved}
 
 
-def _without(rows: pa.Table, kept: Sequence[int]) -> pa.Table:
+def without(rows: pa.Table, kept: Sequence[int]) -> pa.Table:
     """The rows of the kept parts, which are counted anew."""
     number = {part: index for index, part in enumerate(kept)}
     parts = rows["part"].to_pylist()

@@ -31,12 +31,17 @@ __all__ = [
     "Lines",
     "csv_cells",
     "header_of",
+    "is_bomb",
     "json_cells",
     "text_blocks",
     "usable_lines",
 ]
 
 BLOCK_BYTES = 16 * 1024 * 1024
+LONG_LINE = 1 << 17  # bytes; no row of ours is nearly as long
+_LONG_SHOWN = 1000
+_BOMB_BYTES = 64 * 2**20
+_BOMB_RATIO = 200  # plain CSV of samples packs 10 to 30 times
 SETTLED_S = 60.0  # a last line without its newline is taken when nothing was written for so long
 _SMALL_BYTES = 1 << 14
 _BLANK_FIRST = re.compile(rb"[ \t\r\f\v]*(?:\n|\Z)")
@@ -115,9 +120,14 @@ def text_blocks(
     lines: int = 0,
     mtime_ns: int = 0,
     max_bytes: int,
+    max_lines: int = 1 << 62,
+    size: int = 1 << 62,
     block_bytes: int = BLOCK_BYTES,
 ) -> Iterator[Block]:
-    """The lines after `position` (in unpacked bytes) in blocks of bounded size."""
+    """The lines after `position` (in unpacked bytes) in blocks of bounded size.
+
+    `size` is that of the file, packed.
+    """
     notes: list[str] = []
     packed = _Gunzip(stream) if name.endswith(".gz") else None
     if packed is not None:
@@ -143,9 +153,15 @@ def text_blocks(
             raise BatchRefused(f"a line is longer than {block_bytes} bytes", where=name)
         if position + cut > max_bytes:
             raise BatchRefused(f"unpacks to more than {max_bytes / 2**20:.0f} MB", where=name)
+        if packed is not None and is_bomb(position + cut, size):
+            raise BatchRefused(
+                f"unpacks to more than {_BOMB_RATIO} times its {size / 2**20:.2f} MB", where=name
+            )
         if cut:
             whole = data[:cut]
             count = whole.count(b"\n") + (not whole.endswith(b"\n"))
+            if lines + count > max_lines:
+                raise BatchRefused(f"has more than {max_lines} lines", where=name)
             if ready is not None:
                 yield ready
             ready = Block(whole, position, position + cut, lines + 1, count, notes)
@@ -160,6 +176,11 @@ def text_blocks(
                 ready.to_the_end = not rest
                 yield ready
             return
+
+
+def is_bomb(unpacked: int, size: int) -> bool:
+    """Whether a file unpacks to far more than any real one of its size."""
+    return unpacked > _BOMB_BYTES and unpacked > _BOMB_RATIO * size
 
 
 def _skip(stream: _Gunzip, count: int) -> None:
@@ -184,6 +205,7 @@ def usable_lines(block: Block) -> Lines:
     data = block.data
     returns = data.count(b"\r")
     plain = b"\0" not in data and (not returns or returns == data.count(b"\r\n"))
+    plain = plain and not _has_long_line(data)
     if plain and not _BLANK_FIRST.match(data) and not _BLANK.search(data):
         try:
             data.decode("utf-8")
@@ -201,6 +223,10 @@ def usable_lines(block: Block) -> Lines:
         nul += len(bare) - len(kept)
         if not kept.strip():
             continue
+        if len(kept) > LONG_LINE:
+            shown = kept[:_LONG_SHOWN].decode("latin-1").replace("\0", "\\0")
+            bad.append((number, shown, f"line is longer than {LONG_LINE} bytes"))
+            continue
         try:
             text = kept.decode("utf-8")
         except UnicodeDecodeError:
@@ -217,6 +243,17 @@ def usable_lines(block: Block) -> Lines:
     if nul:
         block.notes.append(f"{nul} NUL bytes dropped")
     return Lines(b"\n".join(good) + b"\n" if good else b"", np.array(numbered, np.int64), bad)
+
+
+def _has_long_line(data: bytes) -> bool:
+    """By leaps to the last end of a line within reach."""
+    at = 0
+    while len(data) - at > LONG_LINE:
+        cut = data.rfind(b"\n", at, at + LONG_LINE + 1)
+        if cut < 0:
+            return True
+        at = cut + 1
+    return False
 
 
 def header_of(block: Block, name: str) -> tuple[str, Block | None]:
@@ -237,6 +274,8 @@ def header_of(block: Block, name: str) -> tuple[str, Block | None]:
         raise BatchRefused("its first line is not UTF-8", where=name) from error
     if not header:
         raise BatchRefused("has no header line", where=name)
+    if len(text) > LONG_LINE:
+        raise BatchRefused(f"its header line is longer than {LONG_LINE} bytes", where=name)
     if not rest:
         return header, None
     start = block.start + removed

@@ -16,7 +16,7 @@ from gogh_core.contracts import Suite, Verdict, as_batch, check_batch
 from gogh_core.errors import BatchRefused, InvalidInput
 from gogh_core.settings import Settings
 from gogh_core.store import Store, fetch
-from gogh_core.telemetry.parse import ENERGY_COLUMN, Parser, pieces
+from gogh_core.telemetry.parse import ENERGY_COLUMN, SPILL, Limits, Parser, pieces
 from gogh_core.telemetry.shapes import SHAPES, rename
 from gogh_core.telemetry.spool import FOLDERS, Found
 from gogh_core.telemetry.take import with_gpu_types
@@ -68,14 +68,15 @@ def try_on_file(
     found = Found(folder, path.name, path.absolute(), facts.st_size, facts.st_mtime_ns)
     found_pieces = []
     count = 0
-    for piece in pieces(found, None, max_file_mb=settings.telemetry.max_file_mb):
+    limits = Limits(settings.telemetry.max_unpacked_mb, settings.telemetry.max_rows)
+    for piece in pieces(found, None, limits=limits):
         found_pieces.append(piece)
         count += len(piece.cells)
         if count > TRIAL_ROWS:
             break
     if not count:
         raise InvalidInput("has no rows", where=str(path))
-    parser = Parser()
+    parser = Parser(settings.home / SPILL)
     try:
         rows = parser.rows(found_pieces)
     finally:

@@ -21,7 +21,7 @@ __all__ = ["sample_rows"]
 
 _AT_ONCE_BYTES = 1 << 20  # for one thread at a time; the whole block at once was slower
 _NAMED = ("server_id", "gpu_type")
-_TIME = r"^[12][0-9]{3}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]{3}|[.][0-9]{6})?Z$"
+_TIME = r"^2[0-9]{3}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]{3}|[.][0-9]{6})?Z$"
 _EPOCH = r"^[1-9][0-9]{8,9}([.][0-9]{1,6})?$"
 _NAME = r"^([A-Za-z0-9]|[A-Za-z0-9][A-Za-z0-9._ -]*[A-Za-z0-9])?$"
 # Words that may stand for a missing value, as a name: the long way knows which do.

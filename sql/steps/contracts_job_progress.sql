@@ -1,5 +1,11 @@
 -- Helper columns of job progress: one row for each row of the registered `batch`.
-WITH edge AS (SELECT min(ts) AS lo FROM batch),
+-- Reports by others than the job's owner (`written_by`) are no neighbours of the owner's.
+WITH owned AS (
+    SELECT b.*, b.written_by IS NULL OR coalesce(j.owner = b.written_by, false) AS owner_agrees
+    FROM batch AS b
+    LEFT JOIN jobs AS j ON j.job_id = b.job_id
+),
+edge AS (SELECT min(ts) AS lo FROM batch),
 before AS (
     SELECT p.job_id, p."rank", max(p.ts) AS ts, arg_max(p.steps, p.ts) AS steps, arg_max(p.attempt, p.ts) AS attempt
     FROM job_progress AS p, edge
@@ -18,8 +24,8 @@ ordered AS (
         lead(b.steps) OVER w AS lead_steps,
         lead(b.attempt) OVER w AS lead_attempt,
         lead(b.event) OVER w AS lead_event
-    FROM batch AS b
-    WINDOW w AS (PARTITION BY b.job_id, b."rank" ORDER BY b.ts, b.attempt, b.row_id)
+    FROM owned AS b
+    WINDOW w AS (PARTITION BY b.job_id, b."rank", b.owner_agrees ORDER BY b.ts, b.attempt, b.row_id)
 ),
 -- A count above its successor, which goes on from its predecessor, is itself wrong.
 spiked AS (
@@ -35,7 +41,7 @@ stepped AS (
         s.*,
         coalesce(
             lag(CASE WHEN NOT spike THEN s.steps END IGNORE NULLS)
-                OVER (PARTITION BY s.job_id, s."rank" ORDER BY s.ts, s.attempt, s.row_id),
+                OVER (PARTITION BY s.job_id, s."rank", s.owner_agrees ORDER BY s.ts, s.attempt, s.row_id),
             b.steps
         ) AS previous_steps,
         coalesce(s.lag_attempt, b.attempt) AS previous_attempt

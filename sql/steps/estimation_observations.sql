@@ -10,7 +10,8 @@ WITH described AS (
         any_value(parameters) AS parameters,
         any_value(flops_per_step) AS flops_per_step,
         any_value(bytes_per_step) AS bytes_per_step,
-        any_value(memory_bytes) AS memory_bytes
+        any_value(memory_bytes) AS memory_bytes,
+        count(DISTINCT owner) AS owners
     FROM jobs
     GROUP BY job_class
 ),
@@ -47,8 +48,11 @@ SELECT
     o.unit,
     CASE WHEN o.power_estimated THEN NULL ELSE o.power_w END AS power_w,
     o.power_limit_w,
-    o.window_end
+    o.window_end,
+    w.owner,
+    coalesce(d.owners, 1) <= 1 AS alone
 FROM observations AS o
+LEFT JOIN jobs AS w ON w.job_id = o.job_id
 JOIN units AS u ON u.job_class = o.job_class AND u.unit = o.unit
 LEFT JOIN described AS d ON d.job_class = o.job_class
 LEFT JOIN described AS p ON p.job_class = o.partner_class

@@ -30,8 +30,10 @@ FROM temp.split AS s
 JOIN temp.aside AS a ON a.row_id = s.row_id
 JOIN parts AS p ON p.part = s.part
 WHERE s.fate = 'quarantined';
-INSERT INTO late_rows (late_id, batch_id, table_name, source, line, ts, row_json, kept_at)
-SELECT a.id, p.batch_id, $table, p.source, s.line, TRY_CAST(a.row_json->>'$.ts' AS TIMESTAMPTZ), a.row_json, $now
+INSERT INTO late_rows (late_id, batch_id, table_name, source, line, ts, row_json, kept_at, early)
+SELECT
+    a.id, p.batch_id, $table, p.source, s.line, TRY_CAST(a.row_json->>'$.ts' AS TIMESTAMPTZ), a.row_json, $now,
+    coalesce(s.expectation = 'early', false)
 FROM temp.split AS s
 JOIN temp.aside AS a ON a.row_id = s.row_id
 JOIN parts AS p ON p.part = s.part

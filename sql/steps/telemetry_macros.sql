@@ -33,10 +33,12 @@ CREATE OR REPLACE TEMP MACRO gogh_mask(x) AS
         WHEN TRY_CAST(x AS DOUBLE) IS NOT NULL THEN TRY_CAST(TRY_CAST(x AS DOUBLE) AS BIGINT)
         WHEN lower(trim(CAST(x AS VARCHAR))) LIKE '0x%' THEN TRY_CAST(lower(trim(CAST(x AS VARCHAR))) AS BIGINT)
     END;
--- Epoch seconds between 1973 and 5138, or a written time; one without a zone is UTC.
+-- Epoch seconds between 1973 and 5138, or a written time in those years; one without a zone is UTC.
+CREATE OR REPLACE TEMP MACRO gogh_within(t) AS
+    CASE WHEN t BETWEEN TIMESTAMPTZ '1973-01-01 00:00:00+00' AND TIMESTAMPTZ '5138-01-01 00:00:00+00' THEN t END;
 CREATE OR REPLACE TEMP MACRO gogh_time(x) AS
     CASE
-        WHEN TRY_CAST(x AS DOUBLE) IS NULL THEN TRY_CAST(trim(CAST(x AS VARCHAR)) AS TIMESTAMPTZ)
+        WHEN TRY_CAST(x AS DOUBLE) IS NULL THEN gogh_within(TRY_CAST(trim(CAST(x AS VARCHAR)) AS TIMESTAMPTZ))
         WHEN TRY_CAST(x AS DOUBLE) BETWEEN 1e8 AND 1e11 THEN to_timestamp(TRY_CAST(x AS DOUBLE))
     END;
 -- What is said of a cell that could not be read.

@@ -29,6 +29,7 @@ SELECT
     a AS attempt,
     r AS "rank",
     gogh_text(event) AS event,
+    CAST(NULL AS VARCHAR) AS written_by,
     parse_error,
     CASE WHEN parse_error IS NOT NULL THEN coalesce(raw, CAST(to_json({
         'ts': ts, 'job_id': job_id, 'steps': steps, 'attempt': attempt, 'rank': "rank", 'event': event

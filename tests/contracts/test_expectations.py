@@ -15,7 +15,7 @@ import pytest
 from gogh_core.contracts import Verdict, as_batch, check_batch, load_suites
 from gogh_core.domain import Slot
 from gogh_core.settings import Settings
-from gogh_core.store import Store, fetch
+from gogh_core.store import Store, append_rows, fetch
 from tests.telemetry.world import at, opened, state_of
 
 NOW = at(4000)
@@ -33,7 +33,8 @@ GOOD: dict[str, Row] = {
         **{"sm_clock_mhz": 1380.0, "throttle_reasons": 0, "processes": 1},
     },
     "job_progress": {
-        **{"ts": at(3990), "job_id": "j0", "steps": 10.0, "attempt": 0, "rank": 0, "event": None}
+        **{"ts": at(3990), "job_id": "j0", "steps": 10.0, "attempt": 0, "rank": 0, "event": None},
+        "written_by": None,
     },
     "job_events": {
         **{"job_id": "j0", "ts": at(3990), "event": "started", "server_id": "n0", "gpus": [0]},
@@ -58,6 +59,7 @@ GOOD: dict[str, Row] = {
         **{"observation_id": "o", "job_id": "j0", "gpu_type": "v100", "gpus": 1},
         **{"window_start": at(0), "window_end": at(300), "throughput": 5.0, "samples": 100},
         **{"throughput_spread": 0.1, "power_w": 100.0, "energy_j": 30_000.0},
+        **{"job_class": "ResNet-18 (batch size 64)", "unit": "steps/s"},
     },
 }
 
@@ -111,6 +113,10 @@ BROKEN: dict[str, list[tuple[str, list[Row]]]] = {
         ("attempts are counted from 0", [{"attempt": -1}]),
         ("ranks are counted from 0", [{"rank": -1}]),
         ("the event is a known one", [{"event": "perhaps"}]),
+        (
+            "a report is written by the owner of its job, or by GOGH's own user",
+            [{"written_by": "somebody"}],
+        ),
         (
             "progress never goes back without a restart",
             [{"job_id": "j9", "ts": at(3980), "steps": 20.0}, {"job_id": "j9"}],
@@ -181,6 +187,8 @@ BROKEN: dict[str, list[tuple[str, list[Row]]]] = {
         ("the GPU type is known", [{"gpu_type": "h999"}]),
         ("the power is within what its GPUs can draw", [{"power_w": 5000.0}]),
         ("energy is not negative", [{"energy_j": -1.0}]),
+        ("the throughput is within what its GPUs can compute", [{"throughput": 1e6}]),
+        ("the throughput changes only where the power does", [{"throughput": 50.0}]),
     ],
 }
 # Warnings are about many rows: each has a batch of its own.
@@ -222,7 +230,14 @@ KEY = {
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> tuple[Settings, Store]:
-    return opened(tmp_path_factory.mktemp("expectations"), STATE)
+    settings, store = opened(tmp_path_factory.mktemp("expectations"), STATE)
+    with store.write() as connection:  # what observations are compared with
+        connection.execute("UPDATE jobs SET flops_per_step = 1e9 WHERE job_id = 'j0'")
+        schema = fetch(connection, "telemetry_stored_observations", since=NOW, limit=1).schema
+        before = {**GOOD["observations"], "window_start": at(-300), "window_end": at(0)}
+        before |= {"power_estimated": False, "computed_at": at(0)}
+        append_rows(connection, "observations", pa.Table.from_pylist([before], schema=schema))
+    return settings, store
 
 
 def judged(world: tuple[Settings, Store], table: str, rows: list[Row]) -> Verdict:

@@ -102,7 +102,7 @@ def write_all(settings: Settings, outside: Path) -> None:
             sample(11, "t4", kind="t4", power=400, energy=550),
         ],
     )
-    gpu("future", [*ten("future"), sample(3600, "future", energy=5000)])
+    gpu("future", [*ten("future"), sample(360_000, "future", energy=5000)])
     gpu("millis", [*ten("millis"), f"{int(at(11).timestamp() * 1000)},millis,0,v100,100,3000,0.5"])
     gpu("reversed", list(reversed(ten("reversed"))))
     gpu("index", [*ten("index"), sample(11, "index", gpu=8), sample(12, "index", gpu=-1)])

@@ -9,7 +9,6 @@ import sys
 import time
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -34,7 +33,6 @@ from gogh_core.telemetry.parse import Piece
 from gogh_core.telemetry.retain import known_files
 from gogh_core.telemetry.skew import Clocks
 from gogh_core.telemetry.take import take
-from gogh_core.telemetry.text import text_blocks
 from tests.telemetry.world import (
     START,
     adds_up,
@@ -141,7 +139,7 @@ def test_a_file_that_grew_goes_on_where_it_was_left(world: World) -> None:
     assert ledger(world.store, "gpu/grow-1.csv")["rows_in"] == 12
 
 
-class Killed(Exception):
+class Killed(BaseException):
     """Stands for the end of the process between two batches."""
 
 
@@ -150,8 +148,7 @@ def test_a_run_that_ends_between_two_batches_of_a_file_leaves_the_rest_for_the_n
 ) -> None:
     put(world.settings, "gpu/grow-7.csv", csv(sample(s, "grow") for s in range(20, 120)))
     module = sys.modules["gogh_core.telemetry.ingest"]
-    small = partial(text_blocks, block_bytes=1024)
-    monkeypatch.setattr("gogh_core.telemetry.parse.text_blocks", small)
+    monkeypatch.setattr(module, "BLOCK_BYTES", 1024)
     monkeypatch.setattr(module, "CHUNK_ROWS", 30)
     done: list[int] = []
 
@@ -170,14 +167,12 @@ def test_a_run_that_ends_between_two_batches_of_a_file_leaves_the_rest_for_the_n
     assert world.times("grow")[12:] == [float(s) for s in range(20, 120)]
 
 
-def test_a_last_line_without_its_end_is_taken_when_the_file_rests(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_last_line_without_its_end_is_taken_when_the_file_rests(world: World) -> None:
     whole = csv(sample(s, "grow") for s in range(200, 203)).rstrip("\n")
-    put(world.settings, "gpu/grow-8.csv", whole, age_s=0)
+    path = put(world.settings, "gpu/grow-8.csv", whole, age_s=0)
     take_in(world.settings, world.store, at(5010))
     assert world.times("grow")[-1] == 201.0
-    monkeypatch.setattr("gogh_core.telemetry.text.SETTLED_S", -1.0)
+    os.utime(path, (time.time() - 600,) * 2)
     take_in(world.settings, world.store, at(5010))
     assert world.times("grow")[-1] == 202.0
     assert not take_in(world.settings, world.store, at(5010)).sources

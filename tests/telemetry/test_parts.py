@@ -6,6 +6,7 @@ import io
 import itertools
 import json
 import os
+import re
 import time
 import tracemalloc
 from pathlib import Path
@@ -17,7 +18,7 @@ from hypothesis import strategies as st
 
 from gogh_core.errors import BatchRefused
 from gogh_core.progress import Progress
-from gogh_core.telemetry.parse import Parser, Piece, pieces
+from gogh_core.telemetry.parse import Limits, Parser, Piece, pieces
 from gogh_core.telemetry.rates import Reports, robust_rate
 from gogh_core.telemetry.shapes import SHAPES, rename
 from gogh_core.telemetry.spool import Found, scan
@@ -141,7 +142,7 @@ LINES = st.lists(
 
 @pytest.fixture(scope="module")
 def parser() -> Parser:
-    return Parser()
+    return Parser(Path())
 
 
 @settings(max_examples=30, deadline=None, derandomize=True)
@@ -167,7 +168,7 @@ def test_every_line_becomes_exactly_one_row(
     path.write_bytes(header + body)
     facts = path.stat()
     found = Found("gpu", path.name, path, facts.st_size, facts.st_mtime_ns)
-    batch: list[Piece] = list(pieces(found, None, max_file_mb=10))
+    batch: list[Piece] = list(pieces(found, None, limits=Limits(10)))
     rows = sum(len(parser.rows([piece])) for piece in batch)
     expected = sum(bool(line.strip(b"\r").strip(b"\0").strip()) for line in body.split(b"\n"))
     assert rows == expected
@@ -253,7 +254,7 @@ def test_a_step_costs_microseconds_and_the_reports_arrive(tmp_path: Path) -> Non
             pass
     [path] = (tmp_path / "progress").iterdir()
     lines = [json.loads(line) for line in path.read_text().splitlines()]
-    assert path.name == "job_1-r0-0.jsonl"
+    assert re.fullmatch(r"job_1-r0-\d{19}\.jsonl", path.name)
     assert lines[-1]["steps"] == 100_000
     assert {line["event"] for line in lines} >= {"start", "checkpoint", "end"}
     assert {line["attempt"] for line in lines} == {2}

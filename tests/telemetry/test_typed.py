@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gogh_core.telemetry.parse import Parser, Piece, pieces
+from gogh_core.telemetry.parse import Limits, Parser, Piece, pieces
 from gogh_core.telemetry.shapes import SHAPES
 from gogh_core.telemetry.spool import Found
 from gogh_core.telemetry.text import Block, csv_cells
@@ -52,7 +52,7 @@ def short_way(lines: list[str]) -> pa.Table | None:
 
 @pytest.fixture(scope="module")
 def parser() -> Parser:
-    return Parser()
+    return Parser(Path())
 
 
 @settings(max_examples=40, deadline=None, derandomize=True)
@@ -101,7 +101,7 @@ def test_a_large_file_goes_the_short_way_unless_a_line_is_odd(
         lines[2000] = lines[2000].replace("71.5", "71.5 W")
     path.write_text("\n".join([HEADER, *lines, ""]))
     found = Found("gpu", path.name, path, path.stat().st_size, path.stat().st_mtime_ns)
-    [piece] = pieces(found, None, max_file_mb=10)
+    [piece] = pieces(found, None, limits=Limits(10))
     assert piece.form == ("cells" if odd else "rows")
     rows = parser.rows([piece])
     assert rows["line"].to_pylist() == list(range(2, 4002))

@@ -16,7 +16,6 @@ import signal
 import sys
 import time
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +28,7 @@ from gogh_core.contracts.suites import load_suites
 from gogh_core.domain import Slot
 from gogh_core.settings import Settings, load
 from gogh_core.store import Store
-from gogh_core.telemetry import ingest, parse, record_state
-from gogh_core.telemetry.text import text_blocks
+from gogh_core.telemetry import ingest, record_state
 from tests.telemetry.world import at, csv, put, sample, stamp, state_of
 
 TABLES = [
@@ -44,7 +42,7 @@ NOW = at(4000)
 def in_small_batches() -> None:
     """A file of a few kilobytes is read in blocks and stored in batches, as a large one is."""
     sys.modules["gogh_core.telemetry.ingest"].CHUNK_ROWS = 25  # type: ignore[attr-defined]
-    parse.text_blocks = partial(text_blocks, block_bytes=1024)  # type: ignore[attr-defined]
+    sys.modules["gogh_core.telemetry.ingest"].BLOCK_BYTES = 1024  # type: ignore[attr-defined]
 
 
 def settings_of(home: Path, contracts: Path, keep_s: float = 3600.0) -> Settings:

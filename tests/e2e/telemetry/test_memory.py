@@ -17,15 +17,12 @@ CACHE_MB = 128
 # Batches a tenth of the usual size: a file of many batches is quickly read.
 INGEST = """
 import json, sys
-from functools import partial
 from pathlib import Path
 
-import gogh_core.telemetry.parse as parse
 from gogh_core.bench.ingest import measure
-from gogh_core.telemetry.text import text_blocks
 
 sys.modules["gogh_core.telemetry.ingest"].CHUNK_ROWS = 30_000
-parse.text_blocks = partial(text_blocks, block_bytes=1 << 20)
+sys.modules["gogh_core.telemetry.ingest"].BLOCK_BYTES = 1 << 20
 home, rows = Path(sys.argv[1]), int(sys.argv[2])
 measure(home / "warm", 30_000)
 found = [measure(home / str(size), size, gpus=40) for size in (rows, 4 * rows)]
