@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,15 @@ def own_settings(home: Path, **sections: Any) -> Settings:
         for name in [name for name in os.environ if name.startswith("GOGH_")]:
             patch.delenv(name)
         return load(home=home, **sections)
+
+
+@pytest.fixture(autouse=True)
+def _own_umask() -> Iterator[None]:
+    """A command that runs in this process sets its umask; the next test begins with the old one."""
+    before = os.umask(0o022)
+    os.umask(before)
+    yield
+    os.umask(before)
 
 
 @pytest.fixture

@@ -100,7 +100,8 @@ def _put_in_place(store: Store, staged: Path, source: Path, listed: dict[str, st
             _put(source / "samples" / name, store, name, listed[f"samples/{name}"])
         with store.connect(staged) as connection:
             # Whatever a backup holds reads no other file and writes none.
-            run(connection, statement("store_lock_down"), {"samples": str(store.samples)})
+            bounds = {"samples": str(store.samples), "spill": "", "spill_limit": "0MB"}
+            run(connection, statement("store_lock_down"), bounds)
             with transaction(connection):
                 migrations.apply_migrations(connection, missing, files.now_utc())
                 views.renew(connection, store.samples)
