@@ -9,10 +9,10 @@
     progress.close()                 # or `with Progress() as progress:`
 
 A call only adds to a counter. A thread writes one JSON line a period to the spool
-(`progress/<job>-r<rank>-<time>.jsonl`): ts, job_id, steps, attempt, rank, event. What goes wrong
-there (disk full, no permission, folder gone) is kept in `Progress.trouble` and tried again; the job
-never waits for it and never fails because of it. Lines that could not be written yet are replaced
-by newer ones: steps are a running total, so nothing is lost by that.
+(`progress/<job>-r<rank>-<time>.jsonl`): ts, job_id, steps, attempt, rank, event. Whatever goes
+wrong there (disk full, no permission, folder gone) is kept in `Progress.trouble` and tried again;
+the job never waits for it and never fails because of it. Lines that could not be written yet are
+replaced by newer ones: steps are a running total, so nothing is lost by that.
 """
 
 from __future__ import annotations

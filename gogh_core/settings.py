@@ -119,7 +119,7 @@ class TelemetrySettings(_Section):
         20_000_000, gt=0, description="files with more rows or lines than this are refused"
     )
     read_limit_s: float = Field(
-        120.0, gt=0, description="a file that takes longer to read is refused"
+        120.0, gt=0, description="a file that takes more CPU seconds to read is refused"
     )
     read_memory_mb: int = Field(
         2048, ge=512, description="what the process that reads files may use"

@@ -32,6 +32,7 @@ from gogh_core.telemetry.wire import Hung, receive, send
 __all__ = ["Batch", "Reader", "Refusal", "reader"]
 
 _START = "from gogh_core.telemetry.reading import main; import sys; main(*map(int, sys.argv[1:]))"
+_WALL = 4.0  # seconds by the clock for each second of CPU: the machine may be busy
 _GRACE_S = 15.0  # after the kernel should have ended it
 _DEATHS = 20  # in one run; the rest of the files wait for the next
 _EMPTY = pa.table({})
@@ -92,7 +93,7 @@ class Reader:
                 env=_environment(),
             )
         self._fresh = True
-        ours.settimeout(self.limits.seconds + _GRACE_S)
+        ours.settimeout(_WALL * self.limits.seconds + _GRACE_S)
         self._connection = ours
 
     def close(self) -> None:
@@ -208,7 +209,7 @@ class Reader:
             except subprocess.TimeoutExpired:
                 process.kill()
                 code = process.wait()
-            why = {-signal.SIGALRM: over, NO_MEMORY: full}.get(
+            why = {-signal.SIGPROF: over, NO_MEMORY: full}.get(
                 code, f"ends the process that reads it ({_how(code)})"
             )
         first, last = BUSY.unpack(os.pread(self._busy, BUSY.size, 0))

@@ -2,7 +2,7 @@
 
 `main` is started by `Reader` with one end of a socket. It gets lists of files and answers with
 batches of typed rows and with the files that cannot be read. It has a limit of memory and, for
-each file, of seconds: the kernel ends it when its time is over, whatever it is busy with. What it
+each file, of CPU seconds: the kernel ends it when they are over, whatever it is busy with. What it
 is busy with is written to a shared place of two numbers, where it is found after its death.
 """
 
@@ -128,11 +128,11 @@ class _Reading:
     def _at(self, first: int, last: int) -> Iterator[None]:
         """Busy with these files, for no longer than the limit."""
         self._mark(first, last)
-        before, _ = signal.setitimer(signal.ITIMER_REAL, self._limits.seconds)
+        before, _ = signal.setitimer(signal.ITIMER_PROF, self._limits.seconds)
         try:
             yield
         finally:
-            signal.setitimer(signal.ITIMER_REAL, before)
+            signal.setitimer(signal.ITIMER_PROF, before)
 
     def _mark(self, first: int, last: int) -> None:
         os.pwrite(self._busy, BUSY.pack(first, last), 0)
@@ -171,9 +171,9 @@ class _Reading:
     def _go_on(self) -> None:
         """Wait until the last batch is stored; that time is not the file's."""
         if self._waits:
-            left, _ = signal.setitimer(signal.ITIMER_REAL, 0)
+            left, _ = signal.setitimer(signal.ITIMER_PROF, 0)
             receive(self._connection)
-            signal.setitimer(signal.ITIMER_REAL, left)
+            signal.setitimer(signal.ITIMER_PROF, left)
             self._waits = False
 
 
@@ -204,7 +204,7 @@ def _limit(limits: Limits) -> None:
 
 def main(handle: int, busy: int) -> None:
     """Answer requests until ingest hangs up."""
-    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.signal(signal.SIGPROF, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # ingest decides
     pa.set_memory_pool(pa.system_memory_pool())
     pa.set_cpu_count(min(4, os.cpu_count() or 1))

@@ -248,10 +248,10 @@ def test_thirty_million_rows_in_a_small_parquet_file_are_refused_unread(tmp_path
 def test_a_file_over_its_time_ends_its_reader_and_not_the_others(tmp_path: Path) -> None:
     """Quoted lines take the slow way; a second is too little for these."""
     row = ",".join(f'"{cell}"' for cell in sample(1, "s1", 1).split(","))
-    rows = csv(row for _ in range(600_000))
+    rows = csv(row for _ in range(1_200_000))
     began = time.monotonic()
-    _, report = run(tmp_path, lambda s: put(s, "gpu/mm-1.csv", rows), read_limit_s=0.5)
-    assert "takes longer than 0.5 s" in refused(report)
+    _, report = run(tmp_path, lambda s: put(s, "gpu/mm-1.csv", rows), read_limit_s=1.0)
+    assert "takes longer than 1 s" in refused(report)
     assert time.monotonic() - began < 60
 
 
@@ -268,9 +268,9 @@ def test_a_file_that_takes_too_much_memory_is_refused(tmp_path: Path) -> None:
 def test_killer_files_are_refused_and_all_others_are_read(tmp_path: Path) -> None:
     """Several files, each of which is over the time limit, among many good ones."""
     settings, store = opened(
-        tmp_path, state_of([("s1", "v100", 4)]), read_limit_s=0.5, max_rows=10_000_000
+        tmp_path, state_of([("s1", "v100", 4)]), read_limit_s=1.0, max_rows=10_000_000
     )
-    slow = csv(",".join(f'"{c}"' for c in sample(1, "s1", 1).split(",")) for _ in range(600_000))
+    slow = csv(",".join(f'"{c}"' for c in sample(1, "s1", 1).split(",")) for _ in range(1_200_000))
     for number in range(30):
         put(settings, f"gpu/s1-{number}.csv", csv([sample(number, "s1")]))
     for number in (100, 200):

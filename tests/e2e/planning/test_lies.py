@@ -23,8 +23,8 @@ from gogh_core.settings import Settings, SimulationSettings, load
 from gogh_core.store import Store
 
 pytestmark = pytest.mark.e2e
-LIAR = os.environ.get("LIAR", "students")
-BEFORE, AFTER = 4, 3
+LIAR = "students"
+BEFORE, AFTER = 4, 2
 
 
 @dataclass
@@ -32,13 +32,13 @@ class Seen:
     watts: float
     kept: float
     observed: float
-    """Median of what the liar's jobs are said to reach over what they reached before."""
+    """The most that observations of one of the liar's jobs at one place differ by."""
 
 
 def settings_of(home: Path) -> Settings:
     quiet = {"garbage_rate": 0.0, "gap_rate": 0.0, "late_rate": 0.0}
     simulation = SimulationSettings(servers=10, jobs_per_hour=60, **quiet)
-    return load(home=home, simulation=simulation, allocation={"gap": 0.001})
+    return load(home=home, simulation=simulation)
 
 
 class Lies:
@@ -127,3 +127,4 @@ def test_one_owners_lies_leave_the_plans_and_promises_of_the_others(
     print(f"{factor:g} times: {seen}, honest {honest}")
     assert seen.watts == pytest.approx(honest.watts, rel=0.01)
     assert seen.kept == pytest.approx(honest.kept, abs=1.0)
+    assert seen.observed < 2, "what was reported and cannot be is not among the observations"

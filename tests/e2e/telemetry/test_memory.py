@@ -19,6 +19,7 @@ INGEST = """
 import json, sys
 from pathlib import Path
 
+import gogh_core.telemetry
 from gogh_core.bench.ingest import measure
 
 sys.modules["gogh_core.telemetry.ingest"].CHUNK_ROWS = 30_000
