@@ -138,8 +138,9 @@ class SlurmManager:
         if not record.waits:
             if _there(record, slots):
                 return
-            raise ActionFailed(f"runs already, on {', '.join(record.nodes)}", where=f"job {job}")
-        self._start(record, slots, gres, key)
+            raise _runs_already(record)
+        if not self._start(record, slots, gres, key) and not self._came_there(job, slots):
+            raise _runs_already(self._record(job))
 
     def move(
         self,
@@ -157,7 +158,9 @@ class SlurmManager:
             if _there(record, slots):
                 return
             record = self._requeue(record)
-        self._start(record, slots, gres, key)
+        if not self._start(record, slots, gres, key) and not self._came_there(job, slots):
+            # It started elsewhere meanwhile; held in the queue it cannot do so again.
+            self._start(self._requeue(self._record(job)), slots, gres, key)
 
     def hold(self, job: str, *, key: str) -> None:
         """Requeue a running job and keep it from starting."""
@@ -255,23 +258,38 @@ class SlurmManager:
             )
         return record, f"shard:{parts if partner is None else parts // 2}"
 
-    def _start(self, record: Record, slots: tuple[Slot, ...], gres: str, key: str) -> None:
-        """Say where and what, then release; each time the same, so twice is harmless."""
+    def _start(self, record: Record, slots: tuple[Slot, ...], gres: str, key: str) -> bool:
+        """Say where and what, then release; each time the same, so twice is harmless.
+
+        False where the job started by itself meanwhile: a run that was killed had released it.
+        """
         self._let_credentials_expire(record, slots)
         nodes = ",".join(slot.server for slot in slots)
-        self._commands.do(
-            "scontrol",
-            "update",
-            f"jobid={record.id}",
-            f"ReqNodeList={nodes}",
-            f"NumNodes={len(slots)}",
-            f"gres={gres}",
-            # A requeued job would otherwise wait two minutes.
-            "StartTime=now",
-            *self._signature(record, key),
-        )
+        try:
+            self._commands.do(
+                "scontrol",
+                "update",
+                f"jobid={record.id}",
+                f"ReqNodeList={nodes}",
+                f"NumNodes={len(slots)}",
+                f"gres={gres}",
+                # A requeued job would otherwise wait two minutes.
+                "StartTime=now",
+                *self._signature(record, key),
+            )
+        except ActionFailed as error:
+            if "no longer pending" not in error.what.lower():
+                raise
+            return False
+        finally:
+            self._touched[record.id] = time.monotonic()
         self._commands.do("scontrol", "release", record.id)
         self._touched[record.id] = time.monotonic()
+        return True
+
+    def _came_there(self, job: str, slots: tuple[Slot, ...]) -> bool:
+        """Whether a job that started by itself runs where it was to go."""
+        return _there(self._record(job), slots)
 
     def _let_credentials_expire(self, record: Record, slots: tuple[Slot, ...]) -> None:
         """Wait until a requeued job may start on its old node.
@@ -320,6 +338,10 @@ class SlurmManager:
         if signature:
             self._commands.do("scontrol", "update", f"jobid={record.id}", *signature)
         self._touched[record.id] = time.monotonic()
+
+
+def _runs_already(record: Record) -> ActionFailed:
+    return ActionFailed(f"runs already, on {', '.join(record.nodes)}", where=f"job {record.id}")
 
 
 def _there(record: Record, slots: tuple[Slot, ...]) -> bool:

@@ -129,7 +129,9 @@ def test_killed_after_each_single_call_it_goes_on_where_it_stopped(
         assert after.returncode == 0, after.stderr
         assert json.loads(after.stdout)["state"] == "done"
         records = Journal(store, a_plan.id, "c", "slurm", now_utc).records()
-        assert {record.state for record in records} == {"confirmed"}, records
+        assert {record.state for record in records} == {"confirmed"}, "\n".join(
+            f"{r.state} {r.action.id} {r.reason}" for r in records
+        )
         as_the_journal_says(records, basis, manager)
         kill_after, side = kill_after + 1, not side
     assert runs >= 8, "every call was once the last one"
