@@ -16,8 +16,9 @@ from gogh_core.allocation import greedy
 from gogh_core.cluster import open_manager
 from gogh_core.domain import Plan
 from gogh_core.planning import CycleReport, Order, Request, give, lift, list_orders, run_cycle
-from gogh_core.settings import GuardSettings, SimulationSettings, load
+from gogh_core.settings import GuardSettings, SimulationSettings
 from gogh_core.store import Store
+from tests.conftest import own_settings
 
 HOST = "t4-01"
 
@@ -27,8 +28,8 @@ class World:
 
     def __init__(self, home: Any) -> None:
         # What needs approval has its own tests: here orders are carried out at once.
-        self.settings = load(
-            home=home,
+        self.settings = own_settings(
+            home,
             simulation=SimulationSettings(servers=3, jobs_per_hour=40, seed=0),
             guards=GuardSettings(approve_stop_share=1.0),
         )
@@ -78,7 +79,7 @@ def world(home: World, monkeypatch: pytest.MonkeyPatch) -> World:
     for order in list_orders(home.store):
         if order.stands(home.manager.now):
             home.lift(order.kind, order.subject)
-    for _ in range(12):  # jobs come and go by chance
+    for _ in range(4):
         if home.on_host(home.window()):
             return home
     raise AssertionError(f"no job runs on {HOST}")
