@@ -14,6 +14,8 @@ from gogh_core.settings import Settings, load
 os.environ.setdefault("PREFECT_SERVER_ANALYTICS_ENABLED", "false")
 os.environ.setdefault("DO_NOT_TRACK", "1")
 
+UMASK = os.umask(0o022)
+os.umask(UMASK)
 PROJECT = Path(__file__).resolve().parent.parent
 
 
@@ -27,11 +29,10 @@ def own_settings(home: Path, **sections: Any) -> Settings:
 
 @pytest.fixture(autouse=True)
 def _own_umask() -> Iterator[None]:
-    """A command that runs in this process sets its umask; the next test begins with the old one."""
-    before = os.umask(0o022)
-    os.umask(before)
+    """A command that runs in this process sets its umask; each test begins with the first one."""
+    os.umask(UMASK)
     yield
-    os.umask(before)
+    os.umask(UMASK)
 
 
 @pytest.fixture
