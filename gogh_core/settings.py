@@ -60,7 +60,11 @@ class StoreSettings(_Section):
     hot_hours: float = Field(
         6.0, gt=0, description="how long samples stay in the database before they move to Parquet"
     )
-    retention_days: float = Field(90.0, gt=0, description="how long Parquet partitions are kept")
+    retention_days: float = Field(
+        90.0,
+        gt=0,
+        description="how long samples, plans, observations, the journal and the ledger are kept",
+    )
     memory_limit_mb: int = Field(1024, ge=128, description="what DuckDB may use")
     threads: int = Field(2, ge=1, description="threads of DuckDB")
 

@@ -67,7 +67,7 @@ def bomb_of_words(scene: Scene) -> None:
         pa.array(np.zeros(2300, np.int32)), pa.array(["x" * 100_000])
     )
     rows = pa.table({**samples(2300), "server_id": coded})
-    parquet(scene.settings, rows, f"gpu/mm-{scene.number:05d}.parquet", compression="zstd")
+    parquet(scene.settings, rows, f"gpu/mw-{scene.number:05d}.parquet", compression="zstd")
 
 
 def slow_to_read(scene: Scene) -> None:
@@ -101,7 +101,7 @@ def odd_names(scene: Scene) -> None:
 
 def no_files(scene: Scene) -> None:
     folder = scene.settings.spool / "gpu"
-    (folder / f"mm-{scene.number:05d}.csv").symlink_to("/etc/passwd")
+    (folder / f"ml-{scene.number:05d}.csv").symlink_to("/etc/passwd")
     os.mkfifo(folder / f"mf-{scene.number:05d}.csv")
 
 
@@ -109,7 +109,7 @@ def far_times(scene: Scene) -> None:
     rows = [row.split(",") for row in scene.good[:8]]
     odd = ["294247-01-10 04:00:54+00", "4714-11-24 00:00:00+00 (BC)", "infinity", "2199-01-01"]
     lines = [",".join([odd[n % 4], *row[1:7]]) for n, row in enumerate(rows)]
-    scene.put("gpu/mm-*.csv", csv(lines))
+    scene.put("gpu/mt-*.csv", csv(lines))
 
 
 def deep_json(scene: Scene) -> None:
@@ -119,7 +119,7 @@ def deep_json(scene: Scene) -> None:
 
 
 def long_header(scene: Scene) -> None:
-    scene.put("gpu/mm-*.csv", "x" * 1_000_000 + ",ts\n1,2\n")
+    scene.put("gpu/mh-*.csv", "x" * 1_000_000 + ",ts\n1,2\n")
 
 
 def copies_beside_garbage(scene: Scene) -> None:
