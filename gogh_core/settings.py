@@ -95,7 +95,7 @@ class TelemetrySettings(_Section):
     spool_keep_s: float = Field(
         604_800.0,
         ge=3600,
-        description="files wholly taken in leave the spool after this",
+        description="files that were taken in or refused leave the spool after this",
     )
     prometheus_url: str | None = Field(None, description="Prometheus that scrapes a DCGM exporter")
     prometheus_token: SecretStr | None = Field(None, description="bearer token for Prometheus")
