@@ -24,6 +24,7 @@ from gogh_core.cluster import open_manager
 from gogh_core.planning import run_cycle
 from gogh_core.settings import Settings, load
 from gogh_core.store import Store
+from gogh_core.telemetry import retain
 
 __all__ = ["START", "Runner", "settings_of"]
 
@@ -33,7 +34,7 @@ KEEP_S = 3600.0
 """How long files stay in the spool, by the clock of the embedded cluster."""
 
 
-def settings_of(home: Path, *, spool_keep_s: float = KEEP_S) -> Settings:
+def settings_of(home: Path) -> Settings:
     """A small site with wide gaps, little training and short retention: the bounds are reached."""
     return load(
         home=home,
@@ -44,7 +45,7 @@ def settings_of(home: Path, *, spool_keep_s: float = KEEP_S) -> Settings:
         estimation={"retrain_budget_s": 0.5},
         store={"hot_hours": 1.0, "retention_days": RETENTION_H / 24},
         telemetry={
-            "spool_keep_s": spool_keep_s,
+            "spool_keep_s": KEEP_S,
             "max_unpacked_mb": 32,
             "max_rows": 1_000_000,
             "read_limit_s": 2.0,
@@ -54,7 +55,11 @@ def settings_of(home: Path, *, spool_keep_s: float = KEEP_S) -> Settings:
 
 
 def _cycle(order: dict[str, Any]) -> str:
-    settings = settings_of(Path(order["home"]), spool_keep_s=order["spool_keep_s"])
+    settings = settings_of(Path(order["home"]))
+    # The clock of the file system runs as fast as the cluster's.
+    defaults = retain.clean_spool.__kwdefaults__
+    assert defaults is not None
+    defaults["clock"] = lambda: float(order["file_time"])
     store = Store(settings)
     return run_cycle(settings, manager=open_manager(settings, store), store=store).outcome
 

@@ -159,9 +159,7 @@ class Soak:
         self, runner: soaking.Runner, number: int, *, killing: bool
     ) -> tuple[int, dict[str, Any] | None]:
         """Plan the window, killed in a third of them; most of the killed ones run again at once."""
-        # A setting that stands in for a clock of the file system as fast as the cluster's.
-        keep_s = time.time() - self.file_time(number) + soaking.KEEP_S
-        order = {"home": str(self.home), "spool_keep_s": keep_s}
+        order = {"home": str(self.home), "file_time": self.file_time(number)}
         kills = 0
         while killing and (number % 3 == 1 if not kills else self.dice.random() < 1 / 4):
             after_s = self.dice.uniform(0.02, self.typical_s)
