@@ -101,7 +101,10 @@ def odd_names(scene: Scene) -> None:
 
 def no_files(scene: Scene) -> None:
     folder = scene.settings.spool / "gpu"
-    (folder / f"ml-{scene.number:05d}.csv").symlink_to("/etc/passwd")
+    # Never to a file that matters: a mistake in a test would write through the link.
+    victim = scene.settings.home / "victim.txt"
+    victim.write_text("nobody reads or writes this")
+    (folder / f"ml-{scene.number:05d}.csv").symlink_to(victim)
     os.mkfifo(folder / f"mf-{scene.number:05d}.csv")
 
 
