@@ -60,7 +60,11 @@ class StoreSettings(_Section):
     hot_hours: float = Field(
         6.0, gt=0, description="how long samples stay in the database before they move to Parquet"
     )
-    retention_days: float = Field(90.0, gt=0, description="how long Parquet partitions are kept")
+    retention_days: float = Field(
+        90.0,
+        gt=0,
+        description="how long samples, plans, observations, the journal and the ledger are kept",
+    )
     memory_limit_mb: int = Field(1024, ge=128, description="what DuckDB may use")
     threads: int = Field(2, ge=1, description="threads of DuckDB")
 
@@ -91,7 +95,7 @@ class TelemetrySettings(_Section):
     spool_keep_s: float = Field(
         604_800.0,
         ge=3600,
-        description="files wholly taken in leave the spool after this",
+        description="files that were taken in or refused leave the spool after this",
     )
     prometheus_url: str | None = Field(None, description="Prometheus that scrapes a DCGM exporter")
     prometheus_token: SecretStr | None = Field(None, description="bearer token for Prometheus")

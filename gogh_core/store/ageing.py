@@ -1,4 +1,4 @@
-"""Ageing: hot samples to Parquet by hour, full days compacted into one file, old files dropped.
+"""Ageing: hot samples to Parquet by hour, full days compacted, old files and rows dropped.
 
 Which files count is decided by the manifest (`sample_files`) alone. A file is complete and on disk
 before the transaction that enters it in the manifest and deletes its rows from the database; so a
@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gogh_core.errors import StoreError
-from gogh_core.store import clock, commits, files, samples, views
+from gogh_core.store import clock, commits, files, retention, samples, views
 from gogh_core.store.texts import fetch, fill, run, statement
 
 if TYPE_CHECKING:
@@ -49,6 +49,8 @@ class AgeReport:
     files_returned: int = 0
     doubt: str = ""
     """Why the clock was not believed, so that nothing was hidden or removed as too old."""
+    dropped_before: datetime | None = None
+    """Plans, observations, the ledger and the like were dropped where they are older than this."""
 
 
 @contextmanager
@@ -73,8 +75,9 @@ def age(store: Store, now: datetime) -> AgeReport:
         fragmented = _fragmented_days(manifest, cutoff)
         for table, day, parts in fragmented:
             _compact(store, table, day, parts)
+        dropped = retention.drop_old(store, look)
     return AgeReport(
-        sum(moved), len(moved), len(fragmented), expired, removed, returned, look.doubt
+        sum(moved), len(moved), len(fragmented), expired, removed, returned, look.doubt, dropped
     )
 
 
@@ -89,7 +92,7 @@ def _claim(store: Store) -> None:
 
 def _look(store: Store, now: datetime) -> clock.Look:
     """The clocks as they are now beside those of the last ageing; noted for the next one."""
-    virtual = store.settings.cluster.manager == "simulated"
+    virtual = store.virtual
     with store.write() as connection:
         newest = fetch(connection, "store_newest_sample")["newest"][0].as_py()
         last = fetch(connection, "store_fact", name="ageing")["value"].to_pylist()

@@ -92,6 +92,11 @@ class Store:
         return samples.take_over(self.samples, names, before)
 
     @property
+    def virtual(self) -> bool:
+        """Whether times are those of an embedded cluster, whose clock is its own."""
+        return self.settings.cluster.manager == "simulated"
+
+    @property
     def older_samples(self) -> Path:
         """Where an older GOGH kept the samples of every database beside it."""
         return self.path.parent / "samples"

@@ -91,7 +91,7 @@ def ingest(
             record_changes(connection, settings, state)
         measure(connection, settings, now=now)
         observations = observe(connection, settings, now=now, suite=suites["observations"])
-    removed = clean_spool(store, settings, known, tell=tell)
+    removed = clean_spool(store, settings, known, now=now, tell=tell)
     return IngestReport(tuple(reports), observations, skews, removed)
 
 
@@ -310,6 +310,7 @@ class _Run:
             mtime_ns=entry.mtime_ns,
             status="refused",
             detail=why,
+            updated_s=None,
         )
         identity = f"{entry.key}|{entry.size}|{entry.mtime_ns}|{why}"
         with self._store.write() as connection:

@@ -54,6 +54,8 @@ class Position:
     skew_s: float = 0.0
     status: str = "taken"
     detail: str | None = None
+    updated_s: float | None = None
+    """When that was written down, in epoch seconds of the cluster's clock; None: just now."""
 
 
 @dataclass(frozen=True, slots=True)

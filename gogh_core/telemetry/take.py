@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from gogh_core import hardware
 from gogh_core.contracts import Suite, Verdict, check_batch
 from gogh_core.contracts import record as record_run
-from gogh_core.store import fetch
+from gogh_core.store import fetch, fill, run, statement
 from gogh_core.telemetry.early import keep_early, split_early
 from gogh_core.telemetry.parse import Piece
 from gogh_core.telemetry.report import Counts
@@ -118,9 +118,20 @@ def fill_temporary(
             }
         ),
     )
-    fates = fetch(connection, f"telemetry_fates_{table}", late_s=late_s)
-    connection.register("fates", fates)
+    sql = statement(f"telemetry_fates_{table}")
+    if "{table}" in sql:
+        sql = fill(sql, table=_stored(connection, table))
+    connection.register("fates", run(connection, sql, {"late_s": late_s}))
     fetch(connection, "telemetry_split")
+
+
+def _stored(connection: duckdb.DuckDBPyConnection, table: str) -> str:
+    """Where copies are looked for: with Parquet where the batch reaches back that far.
+
+    Rows of a server that was off, or of a job that has ended, are not late, however old they are.
+    """
+    aged = fetch(connection, "telemetry_in_parquet", table=table)["found"][0].as_py()
+    return f"{table}_all" if aged else table
 
 
 def store_positions(
@@ -129,8 +140,8 @@ def store_positions(
     """Remember how far files have been taken in."""
     if not positions:
         return
-    rows = [{name: getattr(p, name) for name in Position.__slots__} for p in positions]
-    columns = {name: [row[name] for row in rows] for name in Position.__slots__}
+    names = [name for name in Position.__slots__ if name != "updated_s"]
+    columns = {name: [getattr(p, name) for p in positions] for name in names}
     types = {"header": pa.string(), "anchor": pa.float64(), "detail": pa.string()}
     table = pa.table({name: pa.array(cells, types.get(name)) for name, cells in columns.items()})
     connection.register("positions", table)

@@ -1,10 +1,10 @@
--- Which rows of the registered batch are in the table already, and which come too late.
+-- Which rows of the registered batch are stored already (hot, or in Parquet too), and which come too late.
 WITH edge AS (SELECT min(ts) AS lo, max(ts) AS hi FROM checked),
 known AS (
     SELECT c.row_id
     FROM checked AS c
     SEMI JOIN (
-        SELECT server_id, gpu_index, ts FROM gpu_samples, edge WHERE ts BETWEEN lo AND hi
+        SELECT server_id, gpu_index, ts FROM {table}, edge WHERE ts BETWEEN lo AND hi
     ) AS t ON t.server_id = c.server_id AND t.gpu_index = c.gpu_index AND t.ts = c.ts
 )
 SELECT c.row_id, k.row_id IS NOT NULL AS known, coalesce(c.ts < h.ts - to_seconds($late_s), false) AS late

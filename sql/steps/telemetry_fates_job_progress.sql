@@ -1,8 +1,9 @@
--- Which rows of the registered batch are in the table already, and which come too late.
-WITH known AS (
+-- Which rows of the registered batch are stored already (hot, or in Parquet too), and which come too late.
+WITH edge AS (SELECT min(ts) AS lo, max(ts) AS hi FROM checked),
+known AS (
     SELECT c.row_id
     FROM checked AS c
-    SEMI JOIN job_progress AS t
+    SEMI JOIN (SELECT * FROM {table}, edge WHERE ts BETWEEN lo AND hi) AS t
         ON t.job_id = c.job_id AND t."rank" = c."rank" AND t.ts = c.ts AND t.attempt = c.attempt
         AND t.event IS NOT DISTINCT FROM c.event
 )

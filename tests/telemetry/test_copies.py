@@ -109,3 +109,20 @@ def test_no_time_of_which_a_good_row_came_in_a_good_file_is_left_out(
     take_in(config, store, at(60))
     assert adds_up(store)
     assert rows_of(store, "SELECT count(*), count(DISTINCT ts) FROM gpu_samples") == [(20, 20)]
+
+
+def test_copies_of_rows_that_moved_to_parquet_are_duplicates(tmp_path: Path) -> None:
+    """A server that is off and a job that has ended have no newer rows: theirs are never late."""
+    state = state_of([("s1", "v100", 4)], [("j1", (Slot("s1", (0,)),))])
+    config, store = opened(tmp_path, state)
+    reports = [json.dumps({"ts": stamp(s), "job_id": "j1", "steps": s}) for s in range(1, 21)]
+    for name in ("a-1", "b-1"):
+        put(config, f"gpu/{name}.csv", csv(GOOD))
+        put(config, f"progress/{name}.jsonl", "\n".join(reports) + "\n")
+        take_in(config, store, at(60))
+        store.age(at(86_400 / 2))
+    for table in ("gpu_samples", "job_progress"):
+        assert rows_of(store, f"SELECT count(*) FROM {table}") == [(0,)]
+        found = f"SELECT count(*), count(DISTINCT ts) FROM {table}_all"
+        assert rows_of(store, found) == [(20, 20)], table
+    assert ledger(store, "progress/b-1.jsonl")["rows_duplicate"] == 20

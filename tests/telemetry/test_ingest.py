@@ -428,3 +428,22 @@ def test_one_call_takes_in_records_spool_and_observations(tmp_path_factory: Any)
     assert {source.name for source in report_.sources} == {"records", "progress"}
     assert report_.observations == 1
     assert json.loads(json.dumps(report_.to_dict()))["ok"]
+
+
+def test_a_refused_file_leaves_the_spool_a_week_after_it_was_refused(world: World) -> None:
+    """However old the file says it is: nobody has seen before that it is refused."""
+    settings, store = world.settings, world.store
+    refused = put(settings, "gpu/over-60.csv", "watt\n1\n", age_s=20 * 86_400.0)
+    link = settings.spool / "gpu/over-61.csv"
+    link.symlink_to(settings.spool / "gpu/over-60.csv")
+    odd = settings.spool / "gpu/over-62\n.csv"
+    odd.write_text("")
+    take_in(settings, store, at(5010))
+    week_s = settings.telemetry.spool_keep_s
+    assert cleaned(settings, store, now=at(5010 + week_s - 60)) == 0
+    assert refused.exists()
+    assert cleaned(settings, store, now=at(5010 + week_s + 60)) >= 3
+    assert not any(os.path.lexists(path) for path in (refused, link, odd))
+    with store.read() as connection:
+        assert not {path for path in known_files(connection) if "/over-6" in path}
+    assert ledger(store, "gpu/over-60.csv")["status"] == ["refused"]

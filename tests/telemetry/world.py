@@ -114,11 +114,16 @@ def observed_now(settings: Settings, store: Store, now: datetime) -> int:
         return observe(connection, settings, now=now)
 
 
-def cleaned(settings: Settings, store: Store, tell: Callable[[str], None] = print) -> int:
+def cleaned(
+    settings: Settings,
+    store: Store,
+    tell: Callable[[str], None] = print,
+    now: datetime = START,
+) -> int:
     """How many files left the spool."""
     with store.read() as connection:
         known = known_files(connection)
-    return clean_spool(store, settings, known, tell=tell)
+    return clean_spool(store, settings, known, now=now, tell=tell)
 
 
 def rows_of(store: Store, query: str) -> list[tuple[Any, ...]]:
