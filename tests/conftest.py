@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from gogh_core import settings as settings_module
 from gogh_core.settings import Settings, load
 
 os.environ.setdefault("PREFECT_SERVER_ANALYTICS_ENABLED", "false")
@@ -28,8 +29,9 @@ def own_settings(home: Path, **sections: Any) -> Settings:
 
 
 @pytest.fixture(autouse=True)
-def _own_umask() -> Iterator[None]:
-    """A command that runs in this process sets its umask; each test begins with the first one."""
+def _own_umask(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A command that runs in this process keeps its files private; no other test inherits that."""
+    monkeypatch.setattr(settings_module, "_private", False)
     os.umask(UMASK)
     yield
     os.umask(UMASK)
