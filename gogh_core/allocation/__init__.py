@@ -1,5 +1,6 @@
 """The allocation room: problem in, plan out, checked by somebody else before it leaves."""
 
+from gogh_core.allocation.effort import Effort
 from gogh_core.allocation.explain import Explanation, decisions, explain
 from gogh_core.allocation.options import Option, OptionTable
 from gogh_core.allocation.planner import greedy, plan
@@ -10,6 +11,7 @@ from gogh_core.allocation.validate import can_hold
 from gogh_core.allocation.verify import Violation, verify, violations_of
 
 __all__ = [
+    "Effort",
     "Explanation",
     "Limits",
     "Option",

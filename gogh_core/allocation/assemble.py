@@ -19,7 +19,7 @@ from gogh_core.allocation.problem import Gpu
 from gogh_core.allocation.reasons import waiting_reasons
 from gogh_core.domain import Placement, Plan, PlanStatus, ServerSwitch, Slot, Stop, Waiting
 
-__all__ = ["allowed", "assemble", "cost_of", "infeasible_plan"]
+__all__ = ["allowed", "assemble", "cost_of", "infeasible_plan", "stated_versions"]
 
 
 def cost_of(compiled: Compiled, seats: Seats) -> dict[str, float]:
@@ -241,3 +241,14 @@ def infeasible_plan(
         versions={**versions, "problem_sha256": sha},
         notes=tuple(reasons),
     )
+
+
+def stated_versions(given: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The versions a plan names: ours, and what the caller gave."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        own = version("gogh")
+    except PackageNotFoundError:
+        own = "unknown"
+    return {"gogh": own, **(given or {})}

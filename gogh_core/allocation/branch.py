@@ -1,4 +1,4 @@
-"""Branch and bound: servers, who waits, GPUs, who stays, types and options, while there is time.
+"""Branch and bound: servers, who waits, GPUs, who stays, types and options, while work is left.
 
 The tree is the certificate: its leaves cover every plan, each leaf's prices prove its bound.
 """
@@ -15,6 +15,7 @@ import numpy as np
 from gogh_core.allocation.certificate import leaf
 from gogh_core.allocation.colgen import WHOLE, Box, Cuts, Search
 from gogh_core.allocation.compiled import need_of
+from gogh_core.allocation.effort import work_of_leaf, work_of_map
 from gogh_core.allocation.lp import LpResult
 from gogh_core.allocation.mapping import map_counts
 from gogh_core.allocation.prices import Prices
@@ -25,7 +26,7 @@ from gogh_core.allocation.ways import Way, jobs_of, ways_of
 __all__ = ["offer_counts", "prove"]
 
 _MIP_SHARE = 0.4
-"""Share of the time since the start that MIPs at nodes may take."""
+"""Share of the work since the start that MIPs at nodes may take."""
 _NEAR = 0.1
 _EQUAL = 1e-8
 """Share of the cost that prices, which have nine digits, may be off."""
@@ -49,7 +50,7 @@ class _Node:
 
 
 def prove(search: Search, best: Any, gap: float, *, nodes: int) -> bool:
-    """Branch until the gap is proven or there are that many nodes; False: the clock stopped it."""
+    """Branch until the gap is proven or there are that many nodes; False: a limit did."""
     c = search.c
     root: dict[str, Any] = {}
     near = min(max(gap / 10, 1e-9), 5e-4)
@@ -66,14 +67,13 @@ def prove(search: Search, best: Any, gap: float, *, nodes: int) -> bool:
     stuck: list[_Node] = []
     search.leaf_s = 0.0
     _leaf_bound(search, first)
-    in_time = True
+    finished = True
     while heap and count < nodes:
-        # Every leaf is evaluated twice at the end: for the plan, and by the verifier.
-        if search.left_s() < 3 * search.leaf_s * (len(heap) + len(stuck) + 8):
-            in_time = False
+        if not _can_end(search, len(heap) + len(stuck)):
+            finished = False
             break
         bound_w, _, node = heap[0]
-        if best.cost_w - bound_w <= (0.98 * gap + _EQUAL) * abs(bound_w) or search.out_of_time():
+        if best.cost_w - bound_w <= (0.98 * gap + _EQUAL) * abs(bound_w) or search.out_of_work():
             break
         heapq.heappop(heap)
         split = _split(search, node)
@@ -111,13 +111,13 @@ def prove(search: Search, best: Any, gap: float, *, nodes: int) -> bool:
             wide = (best.cost_w - bound_w) / (abs(bound_w) or 1.0)
             rough = max(near, min(0.05 * wide, 0.01))
             solved = search.generate(rough, lazy=True)
-            if solved is None and not search.out_of_time() and search.relax(box):
+            if solved is None and not search.out_of_work() and search.relax(box):
                 solved = search.generate(rough, lazy=True)
             count += 1
             if solved is None:
                 # No proof of its own: the parent's prices hold here too.
-                if search.out_of_time():
-                    in_time = False
+                if search.out_of_work():
+                    finished = False
                 raw.update({**before, "cuts": inherited})
                 kept = _Node(box, node.result, node.bound_w, raw, cuts)
                 stuck.append(kept)
@@ -132,7 +132,15 @@ def prove(search: Search, best: Any, gap: float, *, nodes: int) -> bool:
     bound_w = bound_of(c.problem, certificate)
     if bound_w > best.bound_w:
         best.bound_w, best.certificate = bound_w, certificate
-    return in_time and not search.out_of_time()
+    return finished and not search.out_of_work()
+
+
+def _can_end(search: Search, leaves: int) -> bool:
+    """Whether enough is left to evaluate the leaves twice: for the plan, and by the verifier."""
+    evaluations = 3 * (leaves + 8)
+    each = work_of_leaf(len(search.c.cls), len(search.c.kinds))
+    late = search.effort.is_late(search.leaf_s * evaluations)
+    return not late and search.effort.left >= each * evaluations
 
 
 def _node(
@@ -156,6 +164,7 @@ def _leaf_bound(search: Search, node: _Node) -> float:
     """What the verifier will find for the leaf; keeps how long that takes."""
     started = time.monotonic()
     c, named = search.c, search.master.ways
+    search.effort.spend(work_of_leaf(len(c.cls), len(c.kinds)))
     ways = [
         (jobs_of(c, named[k][0]), named[k][1]) if what == "way" else None
         for what, k, *_ in node.cuts
@@ -260,8 +269,9 @@ def offer_counts(search: Search, best: Any, counts: dict[int, int]) -> None:
     ways = [(True, False), (False, False)]
     if search.c.running.any():
         ways.append((True, True))
-    program, stop = search.master.program, search.out_of_time
+    program, stop = search.master.program, search.out_of_work
     for fill, tidy in ways:
+        search.effort.spend(work_of_map(len(search.c.cls)))
         seats = map_counts(search.c, program, counts, fill=fill, tidy=tidy, stop=stop)
         best.offer(search.c, seats, search.solver)
 
@@ -274,13 +284,13 @@ class _Tries:
         self.tried: set[tuple[Any, ...]] = set()
         self.idle = 0
         """Nodes since a plan was found that costs less."""
-        self.started = time.monotonic()
-        self.spent_s = 0.0
+        self.started = search.effort.done
+        self.spent = 0.0
 
     def offer(self, node: _Node) -> None:
         """Round a node; a MIP only where the servers are whole and new."""
         search, best = self.search, self.best
-        if node.bound_w >= best.cost_w or search.out_of_time():
+        if node.bound_w >= best.cost_w or search.out_of_work():
             return
         before_w = best.cost_w
         x = node.result.x
@@ -305,27 +315,27 @@ class _Tries:
         if key in self.tried or self._late():
             return
         self.tried.add(key)
-        before = time.monotonic()
+        before = search.effort.done
         slack_w = min(self.gap / 2, 1e-3) * abs(node.result.cost)
         fixed: Box = {("servers", k): (n, n) for k, n in enumerate(servers)}
         box = fixed if reach == "all" else {}
         self._map(finish(search, node.result, box, slack_w=slack_w, reach=reach))
-        self.spent_s += time.monotonic() - before
+        self.spent += search.effort.done - before
 
     def whole(self, node: _Node) -> None:
         """A node that no branch divides: a MIP of all groups, each option wherever it fits."""
         search = self.search
         if len(search.c.kinds) > _PLACES or self._late() or node.bound_w >= self.best.cost_w:
             return
-        before = time.monotonic()
+        before = search.effort.done
         everywhere(search, node.result)
         self._map(finish(search, node.result, {}, slack_w=0.0, reach="all"))
-        self.spent_s += time.monotonic() - before
+        self.spent += search.effort.done - before
 
     def _late(self) -> bool:
-        """Whether MIPs have had their share of the time."""
-        elapsed = time.monotonic() - self.started
-        return self.spent_s > max(0.5, _MIP_SHARE * elapsed) or self.search.out_of_time()
+        """Whether MIPs have had their share of the work."""
+        done = self.search.effort.done - self.started
+        return self.spent > max(0.5, _MIP_SHARE * done) or self.search.out_of_work()
 
     def _map(self, counts: dict[int, int]) -> None:
         offer_counts(self.search, self.best, counts)

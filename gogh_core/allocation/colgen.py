@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import time
 from functools import cached_property
 from typing import Any
 
@@ -13,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gogh_core.allocation.compiled import Compiled
+from gogh_core.allocation.effort import Effort, work_of_pricing
 from gogh_core.allocation.lp import LpResult
 from gogh_core.allocation.lp_outside import open_lp
 from gogh_core.allocation.master import Master
@@ -37,7 +37,7 @@ Cuts = tuple[tuple[str, int, int, bool], ...]
 
 
 def _cut_short(best: tuple[LpResult, Prices] | None) -> tuple[LpResult, Prices] | None:
-    """What there was before the clock stopped the LP; of its columns only those in use are near."""
+    """What there was before a limit stopped the LP; of its columns only those in use are near."""
     if best is not None:
         best[0].reduced = np.where(best[0].x > WHOLE, 0.0, np.inf)
     return best
@@ -47,14 +47,14 @@ class Search:
     """One master program and what is known of it."""
 
     def __init__(
-        self, compiled: Compiled, *, solver: str, deadline: float, notes: list[str]
+        self, compiled: Compiled, *, solver: str, effort: Effort, notes: list[str]
     ) -> None:
         self.c = compiled
         self.solver = solver
-        self.deadline = deadline
+        self.effort = effort
         self.notes = notes
         self.master = Master(compiled)
-        self.pricer = Pricer(self.master, self.out_of_time)
+        self.pricer = Pricer(self.master, self.out_of_work)
         self.pricer.first_columns()
         if self.master.power_row >= 0 and self.master.program.row_high[self.master.power_row] < 0:
             self.master.relax_cap()
@@ -63,7 +63,7 @@ class Search:
         self.lp.start_from(first_basis(self.master))
         self.rounds = 0
         self.leaf_s = 0.0
-        """Seconds the verifier takes for one leaf, lately."""
+        """Seconds the verifier takes for one leaf, lately: they are left before the last stop."""
         self.solver_failed = False
 
     @cached_property
@@ -71,13 +71,9 @@ class Search:
         """The verifier's own evaluation of single leaves."""
         return Leaves(self.c.problem, "server" if self.c.by_server else "likeness")
 
-    def left_s(self) -> float:
-        """Seconds until the deadline."""
-        return self.deadline - time.monotonic()
-
-    def out_of_time(self) -> bool:
-        """Whether the deadline has passed."""
-        return self.left_s() <= 0
+    def out_of_work(self) -> bool:
+        """Whether the work is done, or the clock stops it."""
+        return self.effort.over()
 
     # --- the LP ----------------------------------------------------------------------------
 
@@ -111,7 +107,7 @@ class Search:
             scale = abs(result.cost + self.c.fixed_w)
             if not added and -self.pricer.worst > tolerance * scale:
                 added = self._price_unsettled(result)
-            if self.out_of_time():
+            if self.out_of_work():
                 break
             costs.append(result.cost)
             near = tolerance * scale * (_NEARLY if self._stuck(costs, tolerance * scale) else 1.0)
@@ -145,7 +141,7 @@ class Search:
             self.lp.sync_rows()
         else:
             self.lp.sync()
-        return self.lp.solve(dual=dual, time_s=max(0.05, self.left_s()), light=True)
+        return self.lp.solve(self.effort, dual=dual, light=True)
 
     def pad(self, result: LpResult) -> None:
         """Columns that the LP does not know yet are at 0 and cost nothing on top."""
@@ -185,6 +181,16 @@ class Search:
 
     def price(self, prices: Prices) -> int:
         """Add what is worth adding, gangs and spread jobs."""
+        c = self.c
+        self.effort.spend(
+            work_of_pricing(
+                len(self.master.program.columns),
+                len(c.net_w),
+                len(c.groups),
+                len(c.kinds),
+                spread=bool(self.pricer.spread),
+            )
+        )
         if self.pricer.spread:
             from gogh_core.allocation.sides import settle
 

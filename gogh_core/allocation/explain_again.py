@@ -7,11 +7,11 @@ A `Question` is a changed problem; the answer is its plan.
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+from gogh_core.allocation.effort import Effort
 from gogh_core.allocation.options import Option
 from gogh_core.allocation.planner import plan as make_plan
 from gogh_core.allocation.problem import Problem, ProblemJob, ProblemServer
@@ -53,20 +53,18 @@ class Answer:
 class Asker:
     """Answers questions until the time is up; then None."""
 
-    def __init__(self, time_limit_s: float, *, clock: Callable[[], float] = time.monotonic) -> None:
-        self.clock = clock
-        self.deadline = clock() + time_limit_s
-        self.each_s = max(time_limit_s / 8, 0.1)
+    def __init__(self, time_limit_s: float) -> None:
+        self.effort = Effort(time_limit_s=time_limit_s)
+        self.each = max(self.effort.limit / 8, 0.05)
         self.known: dict[str, Answer] = {}
 
     def ask(self, question: Question) -> Answer | None:
         """The plan of a changed problem, or None when there is no time left for it."""
         if question.text in self.known:
             return self.known[question.text]
-        left_s = self.deadline - self.clock()
-        if left_s <= 0.05:
+        if self.effort.left <= 0.025 or self.effort.is_late(0.05):
             return None
-        made = make_plan(question.problem, gap=0.0, time_limit_s=min(left_s, self.each_s))
+        made = make_plan(question.problem, gap=0.0, effort=self.effort.part(most=self.each))
         self.known[question.text] = Answer(question, made)
         return self.known[question.text]
 

@@ -6,7 +6,6 @@ It is the incumbent before anything is solved and the last resort when nothing c
 from __future__ import annotations
 
 import itertools
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +15,7 @@ import numpy.typing as npt
 
 from gogh_core.allocation.board import Board
 from gogh_core.allocation.compiled import Compiled, Seat, Seats, need_of
+from gogh_core.allocation.effort import Effort, work_of_greedy
 from gogh_core.allocation.quick import Quick
 from gogh_core.allocation.room import Rooms, whole_servers
 from gogh_core.allocation.staying import stay_seats
@@ -290,13 +290,13 @@ def greedy_seats(
     *,
     sharing: bool = True,
     most: int | None = None,
-    deadline: float = float("inf"),
+    effort: Effort | None = None,
     kept: Seats | None = None,
 ) -> Seats:
     """Seats of the greedy plan; raises `Infeasible` when pins or the cap cannot be kept.
 
-    After `most` jobs, or at the deadline, the rest is seated quickly. `kept` is who stays where,
-    if that is known already.
+    After `most` jobs, or when the effort is over, the rest is seated quickly. `kept` is who stays
+    where, if that is known already.
     """
     kept = stay_seats(compiled) if kept is None else kept
     board = Board(compiled)
@@ -309,8 +309,13 @@ def greedy_seats(
                 board.put([seat, mate])
     asked = itertools.count()
 
+    each = work_of_greedy(len(compiled.net_w))
+
     def stop() -> bool:
-        return (most is not None and next(asked) >= most) or time.monotonic() > deadline
+        if effort is not None:
+            effort.spend(each)
+        late = effort is not None and effort.over()
+        return (most is not None and next(asked) >= most) or late
 
     seat_greedily(board, sharing=sharing, stop=stop)
     return board.seats

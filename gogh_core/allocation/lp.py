@@ -14,10 +14,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from gogh_core.allocation.effort import Effort, iterations_for, work_of_lp
+
 __all__ = ["Column", "LpResult", "Program", "Simplex"]
 
 INF = float("inf")
 _DUAL, _PRIMAL = 1, 4
+_LEAST, _MOST = 0.05, 1e4
+"""Work for one solve: what is left, within these."""
 _OPTIONS: dict[str, Any] = {
     "output_flag": False,
     "threads": 1,
@@ -94,7 +98,13 @@ class Simplex:
         self.program = program
         self.rows = self.cols = 0
         status = highspy.HighsModelStatus
-        self._ends = (status.kOptimal, status.kInfeasible, status.kUnbounded, status.kTimeLimit)
+        self._ends = (
+            status.kOptimal,
+            status.kInfeasible,
+            status.kUnbounded,
+            status.kTimeLimit,
+            status.kIterationLimit,
+        )
         make: Any = highspy.Highs
         self.highs = make()
         for name, value in _OPTIONS.items():
@@ -165,24 +175,30 @@ class Simplex:
 
     def solve(
         self,
+        effort: Effort | None = None,
         *,
         dual: bool = False,
-        time_s: float | None = None,
         brief: bool = False,
         light: bool = False,
     ) -> LpResult:
         """Solve from the present basis; `brief` leaves the duals out, `light` all but them."""
-        highs = self.highs
+        highs, effort = self.highs, effort or Effort(INF)
         highs.setOptionValue("simplex_strategy", _DUAL if dual else _PRIMAL)
+        most = iterations_for(min(max(effort.left, _LEAST), _MOST), self.rows)
+        highs.setOptionValue("simplex_iteration_limit", most)
         # HiGHS counts the time of all runs together.
-        limit_s = INF if time_s is None else highs.getRunTime() + time_s
-        highs.setOptionValue("time_limit", limit_s)
+        highs.setOptionValue("time_limit", highs.getRunTime() + max(0.05, effort.left_s))
         highs.run()
         if highs.getModelStatus() not in self._ends:
             # A basis that became singular: once more from nothing.
             highs.clearSolver()
             highs.run()
-        good = highs.getModelStatus() == self.highspy.HighsModelStatus.kOptimal
+        status = highs.getModelStatus()
+        good = status == self.highspy.HighsModelStatus.kOptimal
+        if status == self.highspy.HighsModelStatus.kTimeLimit:
+            effort.is_late(INF)
+        iterations = highs.getInfo().simplex_iteration_count
+        effort.spend(work_of_lp(max(0, iterations), self.rows, self.cols))
         solution, none = highs.getSolution(), np.zeros(0)
         self._solution = solution
         cost = highs.getInfo().objective_function_value

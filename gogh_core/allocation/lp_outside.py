@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from gogh_core.allocation.effort import Effort, work_of_mip
 from gogh_core.allocation.lp import LpResult, Program, Simplex
 from gogh_core.allocation.mip import Part, available, solve_lp
 from gogh_core.errors import SolverFailed
@@ -55,16 +56,18 @@ class Outside:
 
     def solve(
         self,
+        effort: Effort | None = None,
         *,
         dual: bool = False,
-        time_s: float | None = None,
         brief: bool = False,
         light: bool = False,
     ) -> LpResult:
         """Solve from nothing; all is read at once, so `brief` and `light` change nothing."""
+        effort = effort or Effort(3600.0, time_limit_s=3600.0)
+        effort.spend(work_of_mip(self.cols, "glpk"))
         part = Part(self.program, range(self.cols), {}, {}, integer=False)
         try:
-            found = solve_lp(part, time_s=3600.0 if time_s is None else time_s)
+            found = solve_lp(part, time_s=min(max(0.05, effort.left_s), 3600.0))
         except SolverFailed:
             found = None
         if found is None:

@@ -34,6 +34,16 @@ class _Pools:
     def __init__(self, c: Compiled) -> None:
         self.left = {g.index: list(reversed(g.jobs)) for g in c.groups}
         self.sides: dict[tuple[int, int, int], list[int]] = defaultdict(list)
+        self._group_of = c.group_of
+
+    def claim(self, *jobs: int) -> bool:
+        """Take these very jobs; False, and none is taken, where one of them is taken already."""
+        groups = [self.left[int(self._group_of[job])] for job in jobs]
+        if any(job not in left for job, left in zip(jobs, groups, strict=True)):
+            return False
+        for job, left in zip(jobs, groups, strict=True):
+            left.remove(job)
+        return True
 
     def take(self, group: int, number: int) -> list[int]:
         """So many jobs of a group, or as many as are left: rounding may count a job twice."""
@@ -77,17 +87,19 @@ def map_counts(
         elif what[0] == "pair":
             pairs.append((what[1], what[2], what[3], number))
         elif what[0] == "stay":
-            board.put([Seat(what[1], _at(c, what[1]), what[2])])
+            if pools.claim(what[1]):
+                board.put([Seat(what[1], _at(c, what[1]), what[2])])
         elif what[0] == "both":
             _, i, j, row = what
-            board.put([Seat(i, _at(c, i), row, j), Seat(j, _at(c, i), row, i)])
+            if pools.claim(i, j):
+                board.put([Seat(i, _at(c, i), row, j), Seat(j, _at(c, i), row, i)])
         elif what[0] == "host":
-            hosts.append(what[1:])
+            hosts += [what[1:]] if pools.claim(what[1]) else []
         elif what[0] == "bundle":
             for job in pools.take(what[1], number):
                 loose[job] = list(what[2])
         elif what[0] == "keep":
-            keeps.append((what[1], what[2]))
+            keeps += [(what[1], what[2])] if pools.claim(what[1]) else []
     for j, bundle in loose.items():
         for row, side, _, realm in bundle:
             if realm >= 0:

@@ -1,8 +1,9 @@
 """Problem in, plan out: greedy first, then the column generation, always verified.
 
-The whole call keeps the time limit: every step knows the deadline, and the best plan so far is
-what leaves, with its gap. The linear programs run in HiGHS, the integer ones in
-glpsol; each does the work of the other where that is missing, and the greedy rule that of both.
+The work that was done ends the search, so that the same problem has the same plan again; the time
+limit is an emergency stop, and where it struck the plan says so. The best plan so far is what
+leaves, with its gap. The linear programs run in HiGHS, the integer ones in glpsol; each does the
+work of the other where that is missing, and the greedy rule that of both.
 """
 
 from __future__ import annotations
@@ -20,16 +21,18 @@ from gogh_core.allocation.assemble import (
     cost_of,
     guarded_w,
     infeasible_plan,
+    stated_versions,
     total,
 )
 from gogh_core.allocation.branch import offer_counts, prove
 from gogh_core.allocation.certificate import leaf
 from gogh_core.allocation.colgen import Box, Search
 from gogh_core.allocation.compiled import Compiled, Seats
+from gogh_core.allocation.effort import Effort
 from gogh_core.allocation.greedy import greedy_seats
 from gogh_core.allocation.lp import LpResult
 from gogh_core.allocation.mapping import map_counts
-from gogh_core.allocation.mip import available
+from gogh_core.allocation.mip import serving
 from gogh_core.allocation.prices import Prices
 from gogh_core.allocation.problem import Problem
 from gogh_core.allocation.rounding import (
@@ -58,11 +61,13 @@ _FEW = 12
 _LEAVES = 1_000_000
 """Prices in a certificate, about: each leaf has one for each job."""
 _ROUNDING = 0.3
-"""Share of the time that the first LP leaves for whole numbers."""
+"""Share of the work that the first LP leaves for whole numbers."""
 _EQUAL = 1e-7
 """Share of the cost below which plan and bound are the same: prices in files have nine digits."""
 _RESERVE = 0.08
 """Share of the time that is kept for mapping, assembling and verifying."""
+_STRUCK = "the time limit stopped the search before its work was done: another run may differ"
+_SPENT = "the search ended after all the work it was given"
 
 
 @dataclass(slots=True)
@@ -102,23 +107,30 @@ def plan(
     solver: Solver = "glpk",
     gap: float = 0.01,
     time_limit_s: float = 60.0,
+    effort: Effort | None = None,
     versions: Mapping[str, Any] | None = None,
 ) -> Plan:
-    """The best plan that could be found and proven in the time, verified before it leaves."""
+    """The best plan that could be found and proven with the effort, verified before it leaves.
+
+    Without `effort` the work is what a quiet machine does in half of the time limit.
+    """
     if solver not in ("glpk", "highs"):
         raise InvalidInput(f"solver is {solver!r}", todo="use glpk or highs")
     started = time.monotonic()
-    deadline = started + time_limit_s * (1 - _RESERVE)
-    stated = _versions(versions)
+    effort = Effort(time_limit_s=time_limit_s) if effort is None else effort.part()
+    time_limit_s = effort.left_s
+    stated = stated_versions(versions)
     compiled = Compiled(problem)
     notes: list[str] = []
-    used = _solver(solver, notes)
+    used = serving(solver, notes)
     try:
         stayed = stay_seats(compiled)
-        third = started + 0.3 * time_limit_s
-        seats = greedy_seats(compiled, most=WIDE, deadline=third, kept=stayed)
+        third = effort.part(0.3)
+        third.stop_by(0.3 * time_limit_s)
+        seats = greedy_seats(compiled, most=WIDE, effort=third, kept=stayed)
     except Infeasible as answer:
-        rescued = _rescued(compiled, used, deadline, notes)
+        effort.stop_by(effort.left_s - _RESERVE * time_limit_s)
+        rescued = _rescued(compiled, used, effort, notes)
         if rescued is None:
             return _no_plan(compiled, answer, used, started, stated)
         stayed = seats = rescued
@@ -128,11 +140,11 @@ def plan(
     stay_w = best.cost_w
     best.offer(compiled, seats, "greedy")
     # Verifying takes about as long as this did, on this machine today.
-    deadline = min(deadline, started + time_limit_s - _reserve_s(started, time_limit_s))
-    finished = _improve(compiled, best, used, gap, deadline)
+    effort.stop_by(effort.left_s - _reserve_s(started, time_limit_s))
+    finished = _improve(compiled, best, used, gap, effort)
     if best.source == "greedy" and len(compiled.cls) > WIDE:
         # Nothing was solved: then all places are looked at, as long as there is time.
-        best.offer(compiled, greedy_seats(compiled, deadline=deadline), "greedy")
+        best.offer(compiled, greedy_seats(compiled, effort=effort), "greedy")
     if best.bound_w == -float("inf"):
         best.bound_w = bound_of(problem, {})
     if gap_of(stay_w, min(best.bound_w, stay_w)) <= gap and bool(compiled.running.any()):
@@ -143,8 +155,12 @@ def plan(
         status = "optimal"
     elif not finished and best.source in ("greedy", "stay"):
         status = "greedy"
-    elif not finished:
+    elif effort.clock_struck:
         status = "time_limit"
+    if effort.clock_struck:
+        notes.append(_STRUCK)
+    elif not finished:
+        notes.append(_SPENT)
     made = assemble(
         compiled,
         best.seats,
@@ -166,9 +182,9 @@ def _reserve_s(started: float, time_limit_s: float) -> float:
     return min(wanted, 0.5 * time_limit_s)
 
 
-def _rescued(compiled: Compiled, solver: str, deadline: float, notes: list[str]) -> Seats | None:
+def _rescued(compiled: Compiled, solver: str, effort: Effort, notes: list[str]) -> Seats | None:
     """Seats that keep every pin where the simple rules found none, for instance with a partner."""
-    search = Search(compiled, solver=solver, deadline=deadline, notes=[])
+    search = Search(compiled, solver=solver, effort=effort, notes=[])
     try:
         found = search.generate(_LP_TOLERANCE)
         if found is None:
@@ -191,26 +207,27 @@ def _rescued(compiled: Compiled, solver: str, deadline: float, notes: list[str])
     return seats
 
 
-def _improve(compiled: Compiled, best: _Best, solver: str, gap: float, deadline: float) -> bool:
+def _improve(compiled: Compiled, best: _Best, solver: str, gap: float, effort: Effort) -> bool:
     """The search on the cost as it is; where it touches who is to be left alone, also with that.
 
     Only the search without guidance proves a bound: guidance is no part of the cost. Where already
-    its LP touches somebody, its plans would be refused: it is rounded only if there is time left.
+    its LP touches somebody, its plans would be refused: it is rounded only if there is work left.
     """
     if not compiled.guard_w.any():
-        return _search(compiled, best, solver, gap, deadline)
+        return _search(compiled, best, solver, gap, effort)
     plain = Compiled(compiled.problem, by_server=compiled.by_server, guarded=False)
-    now = time.monotonic()
-    search = Search(plain, solver=solver, deadline=now + 0.6 * (deadline - now), notes=best.notes)
+    first = effort.part(0.6)
+    first.stop_by(0.6 * effort.left_s)
+    search = Search(plain, solver=solver, effort=first, notes=best.notes)
     try:
         finished, root = _root(search, best, gap)
         if root is not None and best.gap > gap and not _touched(search, compiled, root):
             finished, root = _rounded(search, best, gap, root), None
         if best.gap <= gap and guarded_w(compiled, best.seats) <= 0:
             return finished  # Nobody is touched who is to be left alone.
-        finished = _search(compiled, best, solver, gap, deadline) and finished
-        if root is not None and best.gap > gap and time.monotonic() < deadline:
-            search.deadline = deadline
+        finished = _search(compiled, best, solver, gap, effort) and finished
+        if root is not None and best.gap > gap and not effort.over():
+            search.effort = effort
             finished = _rounded(search, best, gap, root)
         return finished
     finally:
@@ -228,9 +245,9 @@ def _touched(search: Search, compiled: Compiled, result: LpResult) -> bool:
     )
 
 
-def _search(compiled: Compiled, best: _Best, solver: str, gap: float, deadline: float) -> bool:
-    """Column generation, dive, residual MIP, branching; False when the clock stopped it."""
-    search = Search(compiled, solver=solver, deadline=deadline, notes=best.notes)
+def _search(compiled: Compiled, best: _Best, solver: str, gap: float, effort: Effort) -> bool:
+    """Column generation, dive, residual MIP, branching; False when a limit stopped it."""
+    search = Search(compiled, solver=solver, effort=effort, notes=best.notes)
     try:
         finished, root = _root(search, best, gap)
         return finished if root is None else _rounded(search, best, gap, root)
@@ -240,11 +257,12 @@ def _search(compiled: Compiled, best: _Best, solver: str, gap: float, deadline: 
 
 def _root(search: Search, best: _Best, gap: float) -> tuple[bool, LpResult | None]:
     """The first LP and what it proves; (whether all is done, the LP if it is to be rounded)."""
-    deadline = search.deadline
-    search.deadline -= _ROUNDING * max(0.0, search.left_s())
+    effort = search.effort
+    search.effort = effort.part(1 - _ROUNDING)
+    search.effort.stop_by((1 - _ROUNDING) * effort.left_s)
     found = search.generate(_LP_TOLERANCE)
-    cut_short = search.out_of_time()
-    search.deadline = deadline
+    cut_short = search.out_of_work()
+    search.effort = effort
     if found is None:
         return False, None
     result, prices = found
@@ -252,15 +270,15 @@ def _root(search: Search, best: _Best, gap: float) -> tuple[bool, LpResult | Non
     if best.gap <= gap:
         return True, None
     if cut_short:
-        # No time for more than rounding down what there is; the greedy rule seats the rest.
-        if not search.out_of_time():
+        # Nothing left for more than rounding down what there is; the greedy rule seats the rest.
+        if not search.out_of_work():
             offer_counts(search, best, rounded_down(result.x))
         return False, None
     return True, result
 
 
 def _rounded(search: Search, best: _Best, gap: float, result: LpResult) -> bool:
-    """Dive, MIPs, branching; False when the clock stopped it."""
+    """Dive, MIPs, branching; False when a limit stopped it."""
     if search.c.running.any():
         # Where most go on as now little is in parts: rounded down it may do.
         offer_counts(search, best, rounded_down(result.x))
@@ -269,19 +287,19 @@ def _rounded(search: Search, best: _Best, gap: float, result: LpResult) -> bool:
     dived, fixed = dive(search, result, {}, _DIVE_TOLERANCE)
     _finish(search, best, dived, fixed, gap, "few")
     if len(search.c.groups) > WIDE:
-        return not search.out_of_time()
+        return not search.out_of_work()
     if best.gap > gap and waits_in_parts(search, result):
         prove(search, best, gap, nodes=_FEW)
-    if best.gap > gap and not search.out_of_time():
+    if best.gap > gap and not search.out_of_work():
         if search.c.running.any() and not search.pricer.spread:
             _corner(search, best)
         elif frees_more(search, dived):
             _finish(search, best, dived, fixed, gap, "more")
-    if best.gap > gap and not search.out_of_time():
+    if best.gap > gap and not search.out_of_work():
         _finish(search, best, dived, fixed, gap, "all")
-    if best.gap > gap and not search.out_of_time():
+    if best.gap > gap and not search.out_of_work():
         return prove(search, best, gap, nodes=max(_FEW, _LEAVES // max(1, len(search.c.cls))))
-    return not search.out_of_time()
+    return not search.out_of_work()
 
 
 def _corner(search: Search, best: _Best) -> None:
@@ -316,20 +334,6 @@ def _prove_root(best: _Best, search: Search, prices: Prices, *, rough: bool) -> 
         bound_w = search.leaves.bound_w(root, {}, [])
     if bound_w > best.bound_w:
         best.bound_w, best.certificate = bound_w, certificate
-
-
-def _solver(wanted: str, notes: list[str]) -> str:
-    """The solver that serves: the one asked for, or the other, said in the notes."""
-    if available("glpk") and not available("highs"):
-        notes.append("highspy is not installed; glpsol solved the linear programs too, slowly")
-    if available(wanted):
-        return wanted
-    other = "highs" if wanted == "glpk" else "glpk"
-    if available(other):
-        notes.append(f"{wanted} is not installed; {other} served instead")
-        return other
-    notes.append("no solver is installed; the greedy rule placed the jobs")
-    return wanted
 
 
 def _checked(problem: Problem, made: Plan, versions: Mapping[str, Any] | None) -> Plan:
@@ -371,7 +375,7 @@ def greedy(problem: Problem, *, versions: Mapping[str, Any] | None = None) -> Pl
     """The greedy plan, labelled as such."""
     started = time.monotonic()
     compiled = Compiled(problem)
-    stated = _versions(versions)
+    stated = stated_versions(versions)
     try:
         seats = greedy_seats(compiled)
     except Infeasible as answer:
@@ -391,13 +395,3 @@ def greedy(problem: Problem, *, versions: Mapping[str, Any] | None = None) -> Pl
     if violations:
         raise SolverFailed(f"the verifier refused the greedy plan: {'; '.join(violations[:5])}")
     return result
-
-
-def _versions(given: Mapping[str, Any] | None) -> dict[str, Any]:
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        own = version("gogh")
-    except PackageNotFoundError:
-        own = "unknown"
-    return {"gogh": own, **(given or {})}

@@ -7,7 +7,6 @@ with the columns that cost little more than the best ones.
 
 from __future__ import annotations
 
-import time
 from typing import Any, Literal
 
 import numpy as np
@@ -15,8 +14,9 @@ import numpy.typing as npt
 
 from gogh_core.allocation.colgen import WHOLE, Box, Search
 from gogh_core.allocation.compiled import Compiled
+from gogh_core.allocation.effort import work_of_mip
 from gogh_core.allocation.lp import LpResult
-from gogh_core.allocation.mip import Part, solve_mip
+from gogh_core.allocation.mip import Part, available, solve_mip
 from gogh_core.allocation.prices import Prices
 from gogh_core.errors import SolverFailed
 
@@ -33,9 +33,13 @@ __all__ = [
 
 Floats = npt.NDArray[np.float64]
 _SMALL = 150
-"""Up to so many jobs branching is quick, and MIPs get little time."""
-_MIP_S = 6.0
-"""Seconds for one MIP: what it has not found by then is found faster by fixing more."""
+"""Up to so many jobs branching is quick, and MIPs get a small share of the work."""
+_GLPSOL_COLUMNS = {"gangs": 4000, "spread": 1000}
+"""Up to so many columns glpsol, which nothing but the clock can stop, ends within a second."""
+_MIP_S = 60.0
+"""Seconds for one MIP at most, in an emergency."""
+_SHORT_S = 1.5
+"""Seconds before the emergency stop in which no MIP is begun."""
 WIDE = 3000
 """Up to so many groups a MIP may have all of them, and the gap is proven by branching."""
 _NEAR = 0.07
@@ -61,7 +65,7 @@ def dive(search: Search, result: LpResult, box: Box, tolerance: float) -> tuple[
             for k, i in enumerate(search.master.on_columns)
             if abs(x[i] - round(x[i])) > WHOLE
         ]
-        if not off or search.out_of_time():
+        if not off or search.out_of_work():
             break
         chosen = [k for _, k in sorted(off)[: max(1, len(off) // 8)]]
         whole = {k: round(x[search.master.on_columns[k]]) for k in chosen}
@@ -161,26 +165,39 @@ def rounded_down(x: Floats, near: float = WHOLE) -> dict[int, int]:
 
 def _solved(search: Search, part: Part, x: Floats, slack_w: float) -> dict[int, float] | None:
     """The MIP's answer, or None with a note."""
-    seconds = min(search.left_s() - 0.5, _MIP_S)
-    if len(search.c.cls) <= _SMALL:
-        # Branching needs the time more.
-        seconds = min(seconds, max(1.0, 0.05 * search.left_s()))
-    if search.solver_failed or seconds < 1.0:
+    solver, effort = _worker(search, part), search.effort
+    work = work_of_mip(len(part.columns), solver)
+    # In small problems branching needs the work more.
+    most = max(1.0, 0.05 * effort.left) if len(search.c.cls) <= _SMALL else effort.left
+    if search.solver_failed or work > min(most, effort.left) or effort.is_late(_SHORT_S):
         return None
+    seconds = min(effort.left_s - 0.5, _MIP_S)
+    effort.spend(work)
     columns = search.master.program.columns
     cost_w = abs(sum(columns[i].cost * x[i] for i in part.columns if i < len(x)))
-    started = time.monotonic()
     try:
         gap = min(slack_w / max(cost_w, 1e-9), 0.5)
-        outcome = solve_mip(part, solver=search.solver, gap=gap, time_s=seconds)
+        outcome = solve_mip(part, solver=solver, gap=gap, time_s=seconds)
     except SolverFailed as error:
         search.solver_failed = True
         search.notes.append(f"{error.what.splitlines()[0][:200]}; rounded without it")
         return None
-    if not outcome.complete and time.monotonic() - started >= int(seconds):
+    if outcome.timed_out:
         # Where the clock stopped it another run may find something else.
-        search.notes.append(f"{search.solver} was stopped after {int(seconds)} s")
+        effort.is_late(float("inf"))
+        search.notes.append(f"{solver} was stopped after {int(seconds)} s")
     return outcome.found
+
+
+def _worker(search: Search, part: Part) -> str:
+    """The solver for a part: glpsol has no limit of nodes, so what may take it long goes to HiGHS.
+
+    Decision 0503 has the figures.
+    """
+    if search.solver == "highs" or not available("highs"):
+        return search.solver
+    kind = "spread" if search.pricer.spread else "gangs"
+    return "glpk" if len(part.columns) <= _GLPSOL_COLUMNS[kind] else "highs"
 
 
 def _near(search: Search, result: LpResult, fixed: Box) -> Part:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 
 import numpy as np
@@ -19,6 +18,7 @@ from gogh_core.allocation import (
 )
 from gogh_core.allocation.colgen import Search
 from gogh_core.allocation.compiled import Compiled
+from gogh_core.allocation.effort import Effort
 from gogh_core.allocation.mapping import map_counts
 from gogh_core.allocation.master import Master
 from gogh_core.allocation.mip import Part, solve_mip
@@ -154,7 +154,7 @@ def test_counts_that_ask_for_a_job_twice_are_mapped_with_it_once() -> None:
     jobs = [ProblemJob("a", "A", mode="spread", max_gpus=2, required_throughput=10.0)]
     problem = Problem(300.0, 1e4, {"v100": 30.0}, servers, jobs, options)
     compiled = Compiled(problem)
-    search = Search(compiled, solver="glpk", deadline=time.monotonic() + 60, notes=[])
+    search = Search(compiled, solver="glpk", effort=Effort(60), notes=[])
     try:
         search.generate(1e-6)
         columns = search.master.program.columns
