@@ -1,12 +1,11 @@
 """One cycle as a flow runs it: the window it is for, and what its end means to the run.
 
-With the embedded cluster each scheduled window lets the virtual cluster run for one window first:
+With the embedded cluster each scheduled window first runs the virtual cluster up to its beginning:
 once, however often the run is repeated, because the window on the wall is the key of the cycle.
 """
 
 from __future__ import annotations
 
-import fcntl
 from datetime import datetime
 
 from prefect.states import Completed, Failed
@@ -15,8 +14,8 @@ from flows.approval import answered
 from flows.desk import Desk, Outcome, around, logger, nothing_to_do
 from flows.publish import show_cycle
 from gogh_core.domain import Cycle
-from gogh_core.planning import CycleReport, Request, run_cycle
-from gogh_core.store import fetch, now_utc
+from gogh_core.planning import CycleReport, Request, run_cycle, run_up_to_window
+from gogh_core.store import now_utc
 
 __all__ = ["plan_window", "scheduled_key"]
 
@@ -24,15 +23,7 @@ __all__ = ["plan_window", "scheduled_key"]
 def scheduled_key(desk: Desk, window: datetime | None) -> str:
     """The key of a scheduled window; a virtual cluster has run up to it afterwards."""
     key = f"schedule:{Cycle.at(window or now_utc(), desk.settings.cycle.window_s).id}"
-    run = desk.settings.home / "run"
-    run.mkdir(parents=True, exist_ok=True)
-    with (run / "advance.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        with desk.store.read() as connection:
-            claimed = fetch(connection, "planning_by_key", request_key=key).num_rows > 0
-            begun = fetch(connection, "planning_list", rows=1, missed=False).num_rows > 0
-        if begun and not claimed:
-            desk.manager.advance(desk.settings.cycle.window_s)
+    run_up_to_window(desk.settings, desk.store, desk.manager, key=key, wall=now_utc())
     return key
 
 

@@ -13,10 +13,11 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from gogh_core.errors import InvalidInput
 from gogh_core.planning import Kind, Order, Request, moment
+from gogh_core.planning import Objective as PlanObjective
 
 __all__ = ["OrderForm", "ReplanForm", "WhatIfForm", "WhatIfJob", "WhatIfServer"]
 
-Objective = Literal["energy", "throughput"]
+Objective = Literal["settings", "energy", "watts", "throughput", "cost", "carbon"]
 Solver = Literal["settings", "glpk", "highs"]
 
 
@@ -45,10 +46,12 @@ class ReplanForm(_Form):
         description="Pause before anything is sent, and show what would change.",
     )
     objective: Objective = Field(
-        "energy",
+        "settings",
         title="Objective",
-        description="energy: keep every promise for the least power. "
-        "throughput: the same promises, best-effort jobs as fast as possible.",
+        description="Promises are kept under all of them. settings: what gogh.toml says. "
+        "energy: least energy for the work. watts: least draw in this window. "
+        "throughput: work as fast as possible. cost, carbon: least by the curve of the settings, "
+        "best effort waits for cheaper hours.",
     )
     solver: Solver = Field("settings", title="Solver", description="settings: what gogh.toml says.")
     gap: float | None = Field(
@@ -109,9 +112,14 @@ class ReplanForm(_Form):
 
     def to_request(self) -> Request:
         """As planning takes it."""
-        raw: dict[str, Any] = self.model_dump(exclude={"solver", "pin", "drain"})
-        solver = None if self.solver == "settings" else self.solver
-        return Request(**raw, solver=solver, pin=tuple(self.pin), drain=tuple(self.drain))
+        raw: dict[str, Any] = self.model_dump(exclude={"solver", "objective", "pin", "drain"})
+        return Request(
+            **raw,
+            solver=None if self.solver == "settings" else self.solver,
+            objective=None if self.objective == "settings" else self.objective,
+            pin=tuple(self.pin),
+            drain=tuple(self.drain),
+        )
 
 
 class OrderForm(_Form):
@@ -195,10 +203,17 @@ class WhatIfForm(_Form):
         default_factory=list, title="Servers lost", description="Ids of servers."
     )
     add_jobs: list[WhatIfJob] = Field(default_factory=list, title="Jobs added")
-    objective: Objective = Field("energy", title="Objective")
+    objective: Objective = Field(
+        "settings", title="Objective", description="settings: what gogh.toml says."
+    )
     power_cap_w: float | None = Field(
         None, title="Power cap (W)", description="Empty: as in the settings.", gt=0
     )
     max_moves: int | None = Field(
         None, title="Moves at most", description="Empty: as in the settings.", ge=0
     )
+
+    @property
+    def asked_objective(self) -> PlanObjective | None:
+        """The objective that is asked for; None: that of the settings."""
+        return None if self.objective == "settings" else self.objective

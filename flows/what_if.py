@@ -18,6 +18,7 @@ from gogh_core.planning import (
     Allocated,
     Estimated,
     Request,
+    aim_of,
     allocate_step,
     disturbed_enough,
     estimate_step,
@@ -50,7 +51,7 @@ def what_if(changes: WhatIfForm = _AS_IT_STANDS) -> Outcome:
     other = changed(state, changes, desk.settings)
     request = Request(
         reason="what if",
-        objective=changes.objective,
+        objective=changes.asked_objective,
         power_cap_w=changes.power_cap_w,
         max_moves=changes.max_moves,
         dry_run=True,
@@ -117,6 +118,7 @@ def _plan(desk: Desk, state: ClusterState, request: Request) -> tuple[Allocated,
         capabilities=capabilities,
         spent=disturbed_enough(desk.store, desk.settings, now),
         orders=list_orders(desk.store),
+        aim=aim_of(desk.settings, request, now),
     )
     return made, estimated
 

@@ -27,6 +27,7 @@ __all__ = [
     "CycleSettings",
     "EstimationSettings",
     "GuardSettings",
+    "ObjectiveSettings",
     "PrefectSettings",
     "ServiceClass",
     "ServiceSettings",
@@ -146,7 +147,7 @@ class EstimationSettings(_Section):
         0.9, gt=0.5, lt=1.0, description="a promise is planned to hold with this probability"
     )
     retrain_budget_s: float = Field(
-        30.0, gt=0, description="time P2 may take to retrain in a cycle"
+        30.0, gt=0, description="emergency stop of retraining P2 in a cycle: rounds end it before"
     )
     half_life_days: float = Field(
         14.0, gt=0, description="old measurements fade with this half-life"
@@ -161,7 +162,15 @@ class AllocationSettings(_Section):
 
     solver: Literal["glpk", "highs"] = Field("glpk", description="solver of the integer program")
     gap: float = Field(0.01, ge=0, le=1, description="asked gap between plan and bound")
-    time_limit_s: float = Field(60.0, gt=0, description="time limit of the whole planning call")
+    time_limit_s: float = Field(
+        60.0, gt=0, description="emergency stop of the whole planning call: work ends it before"
+    )
+    work_limit: float | None = Field(
+        None,
+        gt=0,
+        description="work of a planning call, about seconds of a quiet core; "
+        "empty: half of time_limit_s",
+    )
     waiting_penalty_w: float = Field(
         10_000.0, ge=0, description="what a waiting job of priority 1 costs, in watts"
     )
@@ -169,9 +178,48 @@ class AllocationSettings(_Section):
     max_moves: int | None = Field(None, ge=0, description="moves allowed in one plan")
     quotas: dict[str, int] = Field(default_factory=dict, description="GPUs an owner may hold")
     share: bool = Field(True, description="whether two jobs may share a GPU")
+    boot_s: float = Field(
+        0.0, ge=0, description="seconds without promise of a server that is switched on"
+    )
+    margin: float = Field(
+        0.2, ge=0, le=2, description="a new place gives this share more than the promise"
+    )
+    missed_promise_w: float = Field(
+        1000.0, ge=0, description="what a second without its promise costs a job, in watts"
+    )
+    move_s: float = Field(60.0, ge=0, description="how long a move keeps a job from its work")
     priority_age_s: float = Field(
         3600.0, gt=0, description="a waiting job's priority doubles for each such time it waits"
     )
+
+
+class ObjectiveSettings(_Section):
+    """What plans minimise, and where prices and carbon intensities come from."""
+
+    name: Literal["energy", "watts", "throughput", "cost", "carbon"] = Field(
+        "energy", description="what plans minimise, unless a request says otherwise"
+    )
+    price: str | None = Field(
+        None,
+        description="price per kWh over time: a file, below `home` unless absolute, or an http(s) "
+        "address",
+    )
+    carbon: str | None = Field(
+        None, description="carbon intensity in g/kWh over time: a file or an http(s) address"
+    )
+    zone: str = Field("UTC", description="time zone of curves that are given by the hour of day")
+    horizon_s: float = Field(
+        86_400.0,
+        ge=0,
+        description="best effort without a deadline waits for cheaper hours for so long in all",
+    )
+    refresh_s: float = Field(3600.0, gt=0, description="a curve is fetched again after this time")
+    allow: list[str] = Field(
+        default_factory=list,
+        description="networks that the addresses' hosts may resolve to, and then no others; "
+        "link-local and metadata addresses only if listed",
+    )
+    timeout_s: float = Field(10.0, gt=0, description="time-out of a whole exchange")
 
 
 class ServiceClass(_Section):
@@ -412,6 +460,7 @@ class Settings(BaseSettings):
     contracts: ContractSettings = ContractSettings()
     estimation: EstimationSettings = EstimationSettings()
     allocation: AllocationSettings = AllocationSettings()
+    objective: ObjectiveSettings = ObjectiveSettings()
     service: ServiceSettings = ServiceSettings()
     cluster: ClusterSettings = ClusterSettings()
     slurm: SlurmSettings = SlurmSettings()

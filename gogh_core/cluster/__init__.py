@@ -17,6 +17,7 @@ from gogh_core.cluster.execution import ExecutionReport, carry_out
 from gogh_core.cluster.guards import effective_mode, needs_approval, require_password
 from gogh_core.cluster.journal import ActionRecord, basis_of, disruptions, executions
 from gogh_core.cluster.manager import Capabilities, ClusterManager, PlanTaker, open_manager
+from gogh_core.cluster.outbound import fetch_bytes
 from gogh_core.cluster.slurm import SlurmManager, submit, write_comment
 from gogh_core.cluster.statefile import state_from_dict, state_to_dict
 from gogh_core.cluster.status import (
@@ -55,6 +56,7 @@ __all__ = [
     "each",
     "effective_mode",
     "executions",
+    "fetch_bytes",
     "label",
     "needs_approval",
     "nothing_to_send",

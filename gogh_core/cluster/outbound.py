@@ -1,4 +1,4 @@
-"""One POST to an address that the operator allows: bounded in bytes and in time.
+"""One request to an address that the operator allows: bounded in bytes and in time.
 
 The address is checked after DNS has answered, on the very address that is connected to, so that a
 name cannot point elsewhere between look and connection. Nothing is followed elsewhere (redirects,
@@ -21,7 +21,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 
 from gogh_core.errors import ActionFailed, ClusterUnavailable, GoghError, InvalidSettings
 
-__all__ = ["LONGEST_ANSWER", "Answer", "forbidden", "send"]
+__all__ = ["LONGEST_ANSWER", "Answer", "fetch_bytes", "forbidden", "send"]
 
 LONGEST_ANSWER = 1 << 20
 """Bytes of an answer; a longer one is refused."""
@@ -52,10 +52,15 @@ def send(
     *,
     allow: Sequence[str] = (),
     timeout_s: float,
+    method: str = "POST",
+    section: str = "webhook",
 ) -> Answer:
-    """POST the body; ClusterUnavailable without a whole answer, ActionFailed when not allowed."""
-    target, networks = _target(url), _networks(allow)
-    post = _Post(target, networks, timeout_s)
+    """Send the body; ClusterUnavailable without a whole answer, ActionFailed when not allowed.
+
+    `section` has the settings that errors point to.
+    """
+    target, networks = _target(url, section), _networks(allow, section)
+    post = _Request(target, networks, timeout_s, method, section)
     outcome: queue.SimpleQueue[Answer | Exception] = queue.SimpleQueue()
 
     def exchange() -> None:
@@ -65,14 +70,14 @@ def send(
             outcome.put(error)
 
     # Neither a name server nor a drop of one byte a second can hold the caller longer.
-    threading.Thread(target=exchange, name="webhook", daemon=True).start()
+    threading.Thread(target=exchange, name=section, daemon=True).start()
     where = _shown(target)
     try:
         found = outcome.get(timeout=timeout_s)
     except queue.Empty:
         post.cut()
         raise ClusterUnavailable(
-            f"gave no whole answer within {timeout_s:g} s", where=where, todo="webhook.timeout_s"
+            f"gave no whole answer within {timeout_s:g} s", where=where, todo=f"{section}.timeout_s"
         ) from None
     if isinstance(found, GoghError):
         raise found
@@ -83,7 +88,17 @@ def send(
     return found
 
 
-def forbidden(address: Address, networks: Sequence[Network], host: str) -> str | None:
+def fetch_bytes(url: str, *, allow: Sequence[str], timeout_s: float, section: str) -> bytes:
+    """What a GET of that address answers, within the same limits; any answer but 200 is none."""
+    answer = send(url, b"", {}, allow=allow, timeout_s=timeout_s, method="GET", section=section)
+    if answer.status != 200:
+        raise ClusterUnavailable(f"answered {answer.status}", where=_shown(_target(url, section)))
+    return answer.content
+
+
+def forbidden(
+    address: Address, networks: Sequence[Network], host: str, section: str = "webhook"
+) -> str | None:
     """Why nothing is sent to that address of `host`; None when it may be."""
     if any(address in network for network in networks):
         return None
@@ -93,9 +108,9 @@ def forbidden(address: Address, networks: Sequence[Network], host: str) -> str |
         if inner.is_multicast or inner.is_unspecified or inner.is_reserved:
             return "is no address of one machine"
         if inner.is_loopback and not _says_loopback(host):
-            return "is this very machine, which webhook.url does not say"
+            return f"is this very machine, which {section}'s address does not say"
     if networks:
-        return "is in none of the networks of webhook.allow"
+        return f"is in none of the networks of {section}.allow"
     return None
 
 
@@ -117,16 +132,18 @@ def _says_loopback(host: str) -> bool:
         return False
 
 
-def _networks(allow: Sequence[str]) -> list[Network]:
+def _networks(allow: Sequence[str], section: str) -> list[Network]:
     try:
         return [ipaddress.ip_network(text, strict=False) for text in allow]
     except ValueError as error:
         raise InvalidSettings(
-            f"{error}", where="webhook.allow", todo="list addresses or networks such as 10.2.0.0/16"
+            f"{error}",
+            where=f"{section}.allow",
+            todo="list addresses or networks such as 10.2.0.0/16",
         ) from None
 
 
-def _target(url: str) -> SplitResult:
+def _target(url: str, section: str) -> SplitResult:
     try:
         target = urlsplit(url)
         usable = target.scheme in ("http", "https") and target.hostname and target.port != 0
@@ -134,7 +151,9 @@ def _target(url: str) -> SplitResult:
         usable = False
     if not usable or any(ord(sign) <= 32 or ord(sign) > 126 for sign in url):
         raise InvalidSettings(
-            "is no http or https address", where="webhook.url", todo="as in https://host/path"
+            "is no http or https address",
+            where="webhook.url" if section == "webhook" else section,
+            todo="as in https://host/path",
         )
     return target
 
@@ -143,14 +162,23 @@ def _shown(target: SplitResult) -> str:
     return target._replace(netloc=target.netloc.rpartition("@")[2]).geturl()
 
 
-class _Post:
+class _Request:
     """One exchange, on one connection that can be cut from another thread."""
 
-    def __init__(self, target: SplitResult, networks: list[Network], timeout_s: float) -> None:
+    def __init__(
+        self,
+        target: SplitResult,
+        networks: list[Network],
+        timeout_s: float,
+        method: str,
+        section: str,
+    ) -> None:
         self._target = target
         self._host = str(target.hostname)
         self._networks = networks
         self._timeout_s = timeout_s
+        self._method = method
+        self._section = section
         self._socket: socket.socket | None = None
         self._cut = threading.Event()
 
@@ -184,7 +212,7 @@ class _Post:
         refused, fault = "", OSError(f"no address of {self._host}")
         for family, kind, protocol, _, place in found:
             address = ipaddress.ip_address(str(place[0]).partition("%")[0])
-            why = forbidden(address, self._networks, self._host)
+            why = forbidden(address, self._networks, self._host, self._section)
             if why is not None:
                 refused = f"{address} {why}"
                 continue
@@ -203,7 +231,7 @@ class _Post:
             raise ActionFailed(
                 f"nothing was sent: {refused}",
                 where=_shown(self._target),
-                todo="the operator lists what is meant in webhook.allow",
+                todo=f"the operator lists what is meant in {self._section}.allow",
             )
         raise fault
 
@@ -214,7 +242,7 @@ class _Post:
         connection.sock = stream
         path = self._target.path or "/"
         connection.request(
-            "POST",
+            self._method,
             f"{path}?{self._target.query}" if self._target.query else path,
             body,
             {**_signed_in(self._target), **headers, "Connection": "close"},

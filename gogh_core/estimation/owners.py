@@ -4,7 +4,8 @@ What an owner's jobs report is their word. It is compared with what *other* owne
 near to far: the same cell, the same class elsewhere, and what hardware facts and all other classes
 make of it. An owner whom at least half of the others confirm is believed. Where nobody confirms
 anybody, the one nearest to the hardware facts is. A measurement that stands alone and is far from
-those facts serves its own class, and no other is estimated from it.
+those facts serves its own class, and no other is estimated from it; but not if other owners
+contradict its owner where they can: then such a figure would only win its jobs better places.
 """
 
 from __future__ import annotations
@@ -57,10 +58,15 @@ def settle(frame: pd.DataFrame, facts: Array) -> tuple[pd.DataFrame, list[Doubt]
     shared = np.where(said["partner"].to_numpy() >= 0, SHARED, 0.0)
     said["off"] = said["log"].to_numpy() - facts[job, column] - shared
     said["verdict"] = ""
+    said["forged"] = False
     believed = np.ones(len(said), bool)
     while (liar := _least_credible(said[believed])) is not None:
         mine = (said["owner"] == liar).to_numpy()
         said.loc[mine, "verdict"] = "most of what its owner reports differs from other owners'"
+        gaps, by_others = _gaps(said[believed])
+        here = mine[believed]
+        if (gaps[here & by_others] > 1.0).mean() > 0.5:
+            said.loc[mine, "forged"] = gaps[here] > 1.0
         believed &= ~mine
     rest = said[believed].copy()
     rest["far"] = _far(rest)
@@ -68,8 +74,8 @@ def settle(frame: pd.DataFrame, facts: Array) -> tuple[pd.DataFrame, list[Doubt]
     for _, cell in rest.groupby(_CELL, observed=True):
         _judge(rest, cell, by_class)
     said.loc[rest.index, "verdict"] = rest["verdict"]
-    # A doubtful figure of a class that nobody else has harms nobody else.
-    said["used"] = said["alone"] & (said["verdict"] != "")
+    # A doubtful figure of a class that nobody else has harms nobody else, if it is not forged.
+    said["used"] = said["alone"] & (said["verdict"] != "") & ~said["forged"]
     doubts = [
         Doubt(
             job=int(row["job"]),
@@ -89,7 +95,7 @@ def settle(frame: pd.DataFrame, facts: Array) -> tuple[pd.DataFrame, list[Doubt]
 
 def _least_credible(said: pd.DataFrame) -> Any:
     """The owner most of whose figures differ from all others', by the most; None: there is none."""
-    gaps = _gaps(said)
+    gaps, _ = _gaps(said)
     judged = said.assign(gap=gaps)[~np.isnan(gaps)]
     if not len(judged):
         return None
@@ -106,8 +112,11 @@ def _least_credible(said: pd.DataFrame) -> Any:
     return rounded.sort_values(["over", "far"], ascending=False).index[0]
 
 
-def _gaps(said: pd.DataFrame) -> Array:
-    """How far each is from other owners' figures, in units of what honest ones differ by."""
+def _gaps(said: pd.DataFrame) -> tuple[Array, Array]:
+    """How far each is from other owners' figures, in units of what honest ones differ by.
+
+    And which of them were compared with figures of the same class; the rest with the facts.
+    """
     gaps = np.full(len(said), np.nan)
     by_class = _by_class(said)
     for _, cell in said.assign(place=np.arange(len(said))).groupby(_CELL, observed=True):
@@ -121,7 +130,7 @@ def _gaps(said: pd.DataFrame) -> Array:
                 gaps[row["place"]] = abs(row["off"] - np.median(elsewhere)) / SAME_CLASS
     alone = np.isnan(gaps)
     gaps[alone] = _far(said)[alone] / FACTS
-    return gaps
+    return gaps, ~alone
 
 
 def _by_class(said: pd.DataFrame) -> dict[int, dict[str, float]]:

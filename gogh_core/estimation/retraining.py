@@ -1,4 +1,7 @@
-"""Retraining on what the cluster measured: P2 within a time budget, P1 in full now and then.
+"""Retraining on what the cluster measured: P2 in so many rounds, P1 in full now and then.
+
+Rounds of episodes and epochs end it, so that the same measurements give the same network; the time
+budget is an emergency stop, and where it struck the report says so.
 
 Job classes whose name hashes into a fixed fifth are never trained on; candidate and serving version
 are compared on them, so that neither has seen what decides. Only a better one is promoted, and
@@ -78,7 +81,7 @@ def retrain(
 ) -> RetrainReport:
     """Train a candidate from the serving version; promote it if it beats it on unseen classes.
 
-    Episodes are played in rounds until half of the budget is spent.
+    `budget_s` is an emergency stop: half of it for episodes, most of the rest for training.
     """
     moment = now or datetime.now(UTC)
     catalog = (
@@ -115,7 +118,7 @@ def retrain(
     serving_id = serving.id
     began = time.monotonic()  # loading torch takes seconds on a cold machine; learn for all of it
     stages = ("P1", "P2") if full else ("P2",)
-    learn, check = _samples(catalog, keep, seed, began + 0.5 * budget_s, most_rounds)
+    learn, check, rounds = _samples(catalog, keep, seed, began + 0.5 * budget_s, most_rounds)
     if not any(s.stage == "P2" for s in learn) or not any(s.stage == "P2" for s in check):
         return report(False, "", "no episode with a measurement could be played")
     fresh = dict(networks)
@@ -128,7 +131,9 @@ def retrain(
         )  # fmt: skip
     before, after = _errors(networks, check, stages), _errors(fresh, check, stages)
     old, new = float(np.mean(list(before.values()))), float(np.mean(list(after.values())))
-    settings = {"seed": seed, "budget_s": budget_s, "full": full, "samples": len(learn)}
+    settings = {"seed": seed, "rounds": rounds, "full": full, "samples": len(learn)}
+    late = rounds < most_rounds or time.monotonic() >= began + 0.9 * budget_s
+    cut = f" (stopped by the clock: {rounds} of {most_rounds} rounds)" if late else ""
     digest = hashlib.sha256(f"{catalog.sha256}{serving.id}{sorted(settings.items())}".encode())
     version = Version(
         id=f"{moment:%Y%m%dT%H%M%S}-{digest.hexdigest()[:8]}",
@@ -140,8 +145,8 @@ def retrain(
     scores = {"candidate": after, "serving": before}
     if new < old * (1 - _MARGIN):
         registry.promote(version.id, at=moment)
-        return report(True, version.id, f"error {new:.4f}, was {old:.4f}", scores)
-    return report(False, version.id, f"error {new:.4f} does not beat {old:.4f}", scores)
+        return report(True, version.id, f"error {new:.4f}, was {old:.4f}{cut}", scores)
+    return report(False, version.id, f"error {new:.4f} does not beat {old:.4f}{cut}", scores)
 
 
 def _compared(catalog: Catalog, keep: np.ndarray[Any, Any]) -> int:
@@ -168,8 +173,8 @@ def _kind(version: Version) -> Kind:
 
 def _samples(
     catalog: Catalog, keep: np.ndarray[Any, Any], seed: int, until: float, rounds: int
-) -> tuple[list[Sample], list[Sample]]:
-    """Episodes of the classes that may be learned from, of those kept, and some random worlds."""
+) -> tuple[list[Sample], list[Sample], int]:
+    """Episodes of classes to learn from, of those kept, and some random worlds; their rounds."""
     rest = catalog.without([int(i) for i in keep])
     hyper = believe(rest, JobSet.of(catalog), catalog.columns).hyper
     learn: list[Sample] = []
@@ -184,4 +189,4 @@ def _samples(
         if len(world.names) >= 4:
             learn += collect(world, seed=seed + step, most=8)
         step += 1
-    return learn, check
+    return learn, check, step

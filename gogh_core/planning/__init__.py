@@ -1,12 +1,17 @@
 """From store to problem to plan to cluster: one cycle, and which run plans it."""
 
+from gogh_core.planning.aims import aim_of
 from gogh_core.planning.alone import FOREIGN, disturbed_enough
 from gogh_core.planning.cycles import list_cycles
 from gogh_core.planning.diff import PlanDiff, limits_now, plan_diff
 from gogh_core.planning.emit import emit_step
 from gogh_core.planning.expected import Expected, expected_rates
 from gogh_core.planning.files import running_files
+from gogh_core.planning.learning import Known, Learned
+from gogh_core.planning.objectives import OBJECTIVES, Aim, Objective
 from gogh_core.planning.orders import Kind, Order, give, lift, list_orders, moment
+from gogh_core.planning.pace import follow, run_up_to_window
+from gogh_core.planning.policy import Planner
 from gogh_core.planning.problem import Draft, build_problem, draft_problem
 from gogh_core.planning.report import CycleReport, after_answer
 from gogh_core.planning.request import Request
@@ -27,6 +32,8 @@ from gogh_core.planning.ways import options_table
 
 __all__ = [
     "FOREIGN",
+    "OBJECTIVES",
+    "Aim",
     "Allocated",
     "CycleReport",
     "Draft",
@@ -34,12 +41,17 @@ __all__ = [
     "Expected",
     "Ingested",
     "Kind",
+    "Known",
+    "Learned",
+    "Objective",
     "Order",
     "PlanDiff",
+    "Planner",
     "Reference",
     "Request",
     "Retrained",
     "after_answer",
+    "aim_of",
     "allocate_step",
     "build_problem",
     "clock_of",
@@ -48,6 +60,7 @@ __all__ = [
     "emit_step",
     "estimate_step",
     "expected_rates",
+    "follow",
     "give",
     "ingest_step",
     "lift",
@@ -61,6 +74,7 @@ __all__ = [
     "read_state",
     "retrain_step",
     "run_cycle",
+    "run_up_to_window",
     "running_files",
     "settle_plan",
     "watts_by_job",

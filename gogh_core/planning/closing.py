@@ -52,7 +52,7 @@ class Paces:
             if status.job.descriptors.kind is JobKind.TRAINING
             and (steps := steps_left(status)) is not None
         }
-        return cls(left, {name: rate.surely for name, rate in here.items() if rate is not None})
+        return cls(left, {name: rate.mean for name, rate in here.items() if rate is not None})
 
 
 @dataclass(frozen=True)

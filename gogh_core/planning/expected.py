@@ -58,9 +58,9 @@ def expected_rates(
         before = found.get(job, Expected(0.0, 0.0, 0.0, 0.0, 0.0, 0.0))
         found[job] = Expected(
             promised.get(job, 0.0),
-            before.mean + rate.likely,
-            before.low + rate.surely,
-            before.high + rate.at_most,
+            before.mean + rate.mean,
+            before.low + rate.low,
+            before.high + rate.high,
             before.counted + placement.throughput,
             problem.job_of[job].required_throughput,
         )

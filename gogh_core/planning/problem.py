@@ -13,8 +13,8 @@ The rules, each a small function:
   (or already runs where it likely gets enough) is planned on the average; where nothing keeps the
   promise it gets nearly the best there is. The plan names these jobs;
 - a class that nowhere surely fits into memory is tried, alone, where it is likeliest to;
-- best effort requires nothing; a step is worth what it costs on the job's most efficient option,
-  so that it runs where a step costs least, and not slowly where a second does;
+- best effort requires nothing; a step is worth what it would cost later (`objectives`), so that it
+  runs where and when a step costs least; a job that does better to wait pays no penalty for it;
 - the guards leave young and lately moved jobs alone, but not those that must leave their server or
   get less than their promise; a job that was disturbed as often as a day allows stays, unless it
   must leave. Whether a job may move is decided here alone: the executor moves what the plan moves;
@@ -48,12 +48,14 @@ from gogh_core.domain import (
 )
 from gogh_core.planning.alone import foreign, taken_gpus, unplannable
 from gogh_core.planning.closing import Closed, Paces, close
+from gogh_core.planning.objectives import Aim, Later, Outlook, crowding, step_worth_j
 from gogh_core.planning.orders import Order, wishes
-from gogh_core.planning.promises import Promise, promise, some, told, waiting_priority
+from gogh_core.planning.promises import ENOUGH, Promise, promise, some, told, waiting_priority
 from gogh_core.planning.request import Request
 from gogh_core.planning.service import Service
+from gogh_core.planning.shifting import may_stop, rests, told_why
 from gogh_core.planning.standing import Standing
-from gogh_core.planning.ways import Rate, Spot, Ways
+from gogh_core.planning.ways import Rate, Spot, Ways, together
 from gogh_core.settings import Settings
 
 __all__ = ["Draft", "build_problem", "draft_problem"]
@@ -82,6 +84,9 @@ class Draft:
     standing: Standing = field(default_factory=Standing)
     concerned: Mapping[str, Sequence[Order]] = field(default_factory=dict)
     """By job the orders that take places from it."""
+    outlook: Outlook | None = None
+    later: Mapping[str, Later] = field(default_factory=dict)
+    """Jobs that do better to wait, and the hours they wait for."""
 
     @property
     def posed(self) -> Problem:
@@ -89,9 +94,9 @@ class Draft:
         return self.problem if self.closed is None else self.closed.problem
 
     def told(self, plan: Plan) -> Plan:
-        """The plan with reasons that name the orders behind them."""
+        """The plan with reasons that name the orders and the hours behind them."""
         leaving = frozenset() if self.closed is None else self.closed.leaving
-        return self.standing.told(plan, leaving, self.concerned)
+        return self.standing.told(told_why(plan, self.later), leaving, self.concerned)
 
 
 def build_problem(
@@ -115,15 +120,17 @@ def draft_problem(
     capabilities: Capabilities = _ALL,
     window_s: float | None = None,
     held: Collection[str] = (),
-    relax: Collection[str] = (),
+    relax: Mapping[str, int] | None = None,
     spent: Collection[str] = (),
     orders: Sequence[Order] = (),
+    aim: Aim | None = None,
 ) -> Draft:
     """The problem of what is left of a window.
 
     `options` is a table as `ways` describes it; `held` are jobs whose records broke their contract;
-    `relax` are those that found no place where their promise is sure; `spent` are those that were
-    moved and stopped as often as a day allows; `orders` are what stands.
+    `relax` has those that found no place for their promise, and how far it is let go; `spent` are
+    those that were moved and stopped as often as a day allows; `orders` are what stands; `aim` is
+    the objective with its curve.
     """
     asked = wishes(request, now)
     for wish in asked:
@@ -133,7 +140,8 @@ def draft_problem(
     end = now + timedelta(seconds=window_s)
     soon = {server for server, order in standing.closing.items() if order.begins_at < end}
     notes: list[str] = []
-    servers = _servers(state, standing, capabilities)
+    boot_j = settings.allocation.missed_promise_w * settings.allocation.boot_s
+    servers = _servers(state, standing, capabilities, boot_j)
     here = {server.id: server for server in servers}
     types = {server.gpu_type for server in servers}
     declared = {status.job.id: status for status in state.jobs if status.state in _LIVE}
@@ -142,10 +150,18 @@ def draft_problem(
     at = {name: _place(status, here) for name, status in live.items()}
     spots = _spots(live, at, here)
     in_use = {spot for mine in spots.values() for spot in mine}
-    ways = Ways.of(options, settings, capabilities, types, in_use)
+    classes = {status.job.job_class for status in live.values()}
+    ways = Ways.of(options, settings, capabilities, types, classes, in_use, _base_shares(servers))
     faults = unplannable(live, at, here, ways.classes, held=held, state=state)
     known = ways.here(in_use)
-    paces = {name: _together([known.get(spot) for spot in mine]) for name, mine in spots.items()}
+    paces = {name: together([known.get(spot) for spot in mine]) for name, mine in spots.items()}
+    aim = aim or Aim(request.objective or settings.objective.name)
+    gpus = sum(server.gpus for server in servers)
+    outlook = Outlook(now, window_s, aim, crowding((s.job for s in live.values()), gpus))
+    running = {name: status for name, status in live.items() if at[name]}
+    stay = running if request.increment else {*spent, *standing.pinned, *faults}
+    stoppable = may_stop(running, stay, ways, outlook, settings.guards)
+    later: dict[str, Later] = {}
     kinds: dict[str, str] = {}
     promised: dict[str, float] = {}
     jobs, waiting, spared, overstated = [], [], [], []
@@ -160,15 +176,23 @@ def draft_problem(
                 rate,
                 ways,
                 settings,
-                request,
+                outlook,
                 now,
                 service,
-                pinned=bool(at[name]) and (spare or name in standing.pinned),
+                pinned=bool(at[name])
+                and (
+                    spare
+                    or name in standing.pinned
+                    or (request.increment and not must_leave and not _short(status, rate))
+                ),
                 must_leave=must_leave,
-                relax=name in relax,
+                relax=(relax or {}).get(name, 0),
+                may_wait=name in stoppable or not at[name],
             )
             jobs.append(job)
-            if 0 < owed.surplus_j_per_step < status.job.surplus_j_per_step:
+            later |= {name: owed.later} if owed.later is not None else {}
+            most_j = service.step_worth(status.job.owner) * step_worth_j(status.job, ways)
+            if 0 < most_j < status.job.surplus_j_per_step:
                 overstated.append(name)
             kinds[name], promised[name] = owed.kind, owed.promised
             spared += [name] if spare else []
@@ -207,7 +231,8 @@ def draft_problem(
         why = "no servers can hold it without those that are about to be drained"
         waiting += [Waiting(name, why) for name in sorted(closed.homeless)]
     concerned = standing.concerned(problem, live, ways, closed.barred)
-    notes = [*standing.notes, *service.told(declared.values(), overstated), *told(kinds), *notes]
+    declarations = service.told(declared.values(), overstated)
+    notes = [*outlook.notes, *standing.notes, *declarations, *told(kinds), *notes]
     return Draft(
         problem,
         tuple(notes),
@@ -218,7 +243,14 @@ def draft_problem(
         closed,
         standing,
         concerned,
+        outlook,
+        later,
     )
+
+
+def _short(status: JobStatus, rate: Rate | None) -> bool:
+    """Whether a running job gets clearly less than its promise where it is."""
+    return rate is not None and rate.mean < ENOUGH * status.job.required_throughput
 
 
 def _tried(waiting: Sequence[JobStatus], ways: Ways) -> list[str]:
@@ -232,7 +264,7 @@ def _tried(waiting: Sequence[JobStatus], ways: Ways) -> list[str]:
 
 
 def _servers(
-    state: ClusterState, standing: Standing, capabilities: Capabilities
+    state: ClusterState, standing: Standing, capabilities: Capabilities, boot_j: float = 0.0
 ) -> list[ProblemServer]:
     """Servers that can be used; one that cannot be switched stays as it is."""
     servers = []
@@ -255,10 +287,20 @@ def _servers(
                     status.keep_on or bool(status.foreign_gpus) or not capabilities.switches_servers
                 ),
                 off_w=float(server.off_w),
-                switch_cost_j=float(server.switch_cost_j),
+                switch_cost_j=float(server.switch_cost_j) + (0.0 if on else boot_j),
             )
         )
     return servers
+
+
+def _base_shares(servers: Sequence[ProblemServer]) -> dict[str, float]:
+    """By GPU type, a GPU's share of the draw of the server it sits in, on average."""
+    watts: dict[str, float] = {}
+    gpus: dict[str, int] = {}
+    for server in servers:
+        watts[server.gpu_type] = watts.get(server.gpu_type, 0.0) + server.base_w
+        gpus[server.gpu_type] = gpus.get(server.gpu_type, 0) + server.gpus
+    return {kind: watts[kind] / gpus[kind] for kind in watts}
 
 
 def _spots(
@@ -284,62 +326,46 @@ def _spots(
     return spots
 
 
-def _together(rates: Sequence[Rate | None]) -> Rate | None:
-    """What the spots of one job give together; None when it runs nowhere, or one is not known."""
-    known = [rate for rate in rates if rate is not None]
-    if not known or len(known) < len(rates):
-        return None
-    surely, likely = sum(rate.surely for rate in known), sum(rate.likely for rate in known)
-    return Rate(known[0].gpu_type, surely, likely)
-
-
 def _planned(
     status: JobStatus,
     at: tuple[Slot, ...],
     here: Rate | None,
     ways: Ways,
     settings: Settings,
-    request: Request,
+    outlook: Outlook,
     now: datetime,
     service: Service,
     *,
     pinned: bool,
     must_leave: bool,
-    relax: bool,
+    relax: int,
+    may_wait: bool,
 ) -> tuple[ProblemJob, Promise]:
     """One job as the planner sees it: what it is owed, and whether it may move."""
     fixed = not status.job.movable or status.state is JobState.MOVING
-    rests = not must_leave and _rests(status, settings, now)
     owed = promise(
         status,
         ways,
-        request.objective,
+        outlook,
         now,
+        margin=settings.allocation.margin,
+        missed_w=settings.allocation.missed_promise_w,
         here=here,
         relax=relax,
         stays=pinned or fixed,
-        rests=rests,
+        rests=not must_leave and rests(status, settings.guards, now),
         step_worth=service.step_worth(status.job.owner),
+        may_wait=may_wait,
     )
-    # A place that does not give what the plan owes the job is one it has to leave.
-    enough = here is None or owed.required_throughput <= here.surely
-    movable = not fixed and not (rests and enough)
+    movable = not fixed and not owed.rests
+    missed_j = settings.allocation.missed_promise_w * settings.allocation.move_s
     priority = waiting_priority(status, settings, now, guarded=service.guarded(status))
-    job = _job(status, at, owed, priority, now)
+    job = _job(status, at, owed, priority, now, missed_j)
+    if owed.later is not None:
+        # It waits by choice, for longer than this window: the stop is paid once for all of it.
+        share = outlook.window_s / max(outlook.window_s, owed.later.wait_s)
+        job = replace(job, priority=0.0, move_cost_j=share * job.move_cost_j)
     return replace(job, pinned=pinned, movable=movable), owed
-
-
-def _rests(status: JobStatus, settings: Settings, now: datetime) -> bool:
-    """Whether the guards leave the job alone: it runs or was moved too short a time ago."""
-    guards = settings.guards
-    young = (
-        bool(status.slots)
-        and status.since is not None
-        and (now - status.since).total_seconds() < guards.min_runtime_s
-    )
-    return young or (
-        status.moved_at is not None and (now - status.moved_at).total_seconds() < guards.cooldown_s
-    )
 
 
 def _place(status: JobStatus, here: Mapping[str, ProblemServer]) -> tuple[Slot, ...]:
@@ -357,6 +383,7 @@ def _job(
     owed: Promise,
     priority: float,
     now: datetime,
+    missed_j: float,
 ) -> ProblemJob:
     job = status.job
     since_s = moved_ago_s = None
@@ -374,7 +401,7 @@ def _job(
         priority=priority,
         shareable=job.shareable,
         at=at,
-        move_cost_j=float(job.move_cost_j),
+        move_cost_j=float(job.move_cost_j) + (missed_j if owed.promised > 0 else 0.0),
         owner=job.owner,
         since_s=since_s,
         moved_ago_s=moved_ago_s,

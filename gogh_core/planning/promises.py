@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
-from gogh_core.domain import Job, JobKind, JobStatus, Mode
-from gogh_core.planning.request import Objective
+from gogh_core.domain import JobStatus, Mode
+from gogh_core.planning.objectives import Later, Outlook, rates, steps_left, work_of, worth
 from gogh_core.planning.ways import Rate, Ways
 from gogh_core.settings import Settings
 
 __all__ = [
+    "ANYWHERE",
     "DEADLINE_MARGIN",
+    "ENOUGH",
+    "WITHOUT_MARGIN",
     "Promise",
     "for_deadline",
     "promise",
@@ -25,6 +27,8 @@ __all__ = [
     "waiting_priority",
 ]
 
+WITHOUT_MARGIN, ANYWHERE = 1, 2
+"""How far a promise is let go for a job that would wait otherwise."""
 RUNNING_FACTOR = 2.0
 """A running job's waiting costs this much more, so that jobs do not take turns all the time."""
 MAX_DOUBLINGS = 10.0
@@ -37,8 +41,6 @@ _BELOW = 1 - 1e-9
 _SHOWN = 8
 DEADLINE_MARGIN = 1.05
 """A deadline is planned to be met with this much to spare: starts and moves take time too."""
-SPEED_WORTH = 4.0
-"""Objective `throughput`: a step of best effort is worth this many times its cheapest energy."""
 
 
 def waiting_priority(
@@ -56,106 +58,89 @@ def waiting_priority(
     return float(status.job.priority * 2.0**doublings)
 
 
-def rates(job: Job, ways: Ways) -> list[Rate]:
-    """What the job gets alone, by GPU type and number; a spread job: on all its GPUs."""
-    if job.mode is Mode.SPREAD:
-        return [
-            Rate(rate.gpu_type, job.max_gpus * rate.surely, job.max_gpus * rate.likely)
-            for rate in ways.alone.get((job.job_class, 1), ())
-        ]
-    counts = sorted(set(job.gpu_counts))
-    return [rate for count in counts for rate in ways.alone.get((job.job_class, count), ())]
-
-
-def cheapest_step_j(job: Job, ways: Ways) -> float:
-    """Energy of one step on the job's most efficient option; 0 when it has none."""
-    counts = (1,) if job.mode is Mode.SPREAD else job.gpu_counts
-    keys = [(job.job_class, count) for count in counts]
-    return min((ways.step_j[key] for key in keys if key in ways.step_j), default=0.0)
-
-
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """What a job must get at the chosen confidence, and what a step beyond is worth.
+    """What the plan asks of a job's place, and what a step beyond is worth.
 
-    `kind`: `sure` (as promised), `likely` (only the average keeps it), `short` (nothing keeps it,
-    so it gets nearly the best there is), `late` (its deadline cannot be met, best effort).
+    `kind`: `sure` (the promise and the margin), `tight` (the promise, without the margin), `short`
+    (nothing keeps it, so it gets nearly the best there is), `late` (its deadline cannot be met,
+    best effort).
     """
 
     required_throughput: float
     surplus_j_per_step: float
-    kind: Literal["sure", "likely", "short", "late"] = "sure"
+    kind: Literal["sure", "tight", "short", "late"] = "sure"
     promised: float = 0.0
-    """What was really promised, or the deadline needs; `required_throughput` may be less."""
+    """What was really promised, or the deadline needs; the plan may ask for less or more."""
+    rests: bool = False
+    """Whether the guards leave the job where it is."""
+    later: Later | None = None
+    """Set where the job waits by choice: its hours are cheaper, and nothing is owed to it now."""
 
 
 def promise(
     status: JobStatus,
     ways: Ways,
-    objective: Objective,
+    outlook: Outlook,
     now: datetime,
     *,
+    margin: float = 0.0,
+    missed_w: float = 0.0,
     here: Rate | None = None,
-    relax: bool = False,
+    relax: int = 0,
     stays: bool = False,
     rests: bool = False,
     step_worth: float = float("inf"),
+    may_wait: bool = False,
 ) -> Promise:
     """What the plan owes this job in this window.
 
-    `here` is what it gets where it runs: a place that likely keeps the promise is good enough to
-    stay. `relax`: the job found no place that surely keeps it, so a likely one will do, or the one
-    it has. `stays`: it cannot be moved, so whatever it gets there has to do. `rests`: the guards
-    would leave it alone, so that nearly its promise, or nearly the best there is, has to do.
-    `step_worth`: a step is worth no more than so many times its cheapest energy.
+    `margin` is what a new place has to give beyond the promise, because estimates err; a place that
+    keeps the promise without it is good enough to stay `here`. `relax`: somebody found no place.
+    Then a job that runs may stay where it falls short, and each step that another place gives is
+    worth more by what missing the promise costs (`missed_w`): it moves where that pays and is never
+    stopped for being slow. A job that waits does without the margin (`WITHOUT_MARGIN`), or with any
+    place (`ANYWHERE`). `stays`: it cannot move, so what it gets has to do. `rests`: the guards
+    would leave it alone; they do where it gets nearly its promise, or nearly the best there is.
+    `step_worth`: a declared worth counts up to so many times what a step is worth here. `may_wait`:
+    it may wait for hours in which the `outlook` has it cheaper.
     """
     job = status.job
-    every = rates(job, ways)
-    best = max((rate.surely for rate in every), default=0.0)
-    most = max((rate.likely for rate in every), default=0.0)
-    required = job.required_throughput
-    kind: Literal["sure", "likely", "short", "late"] = "sure"
+    best = max((rate.mean for rate in rates(job, ways)), default=0.0)
+    promised = job.required_throughput
     needed = for_deadline(status, now)
-    late = needed is not None and needed > most
+    late = needed is not None and needed > best
     if needed is not None and not late:
-        required = max(required, needed)
-    promised = required
-    if required > 0 and best > 0:
-        if here is not None and here.surely < required:
-            rests = rests and here.likely >= ENOUGH * min(required, most)
-            if stays or relax or rests or required <= here.likely:
-                kind = "likely" if required <= here.likely else "short"
-                will_do = _relaxed(job, required, every, best)[0] if relax else required
-                required = min(will_do, here.surely * _BELOW)
-        if kind == "sure" and (relax or required > best):
-            required, kind = _relaxed(job, required, every, best)
-    surplus = job.surplus_j_per_step
-    if surplus > 0 and math.isfinite(step_worth):
-        surplus = min(surplus, step_worth * cheapest_step_j(job, ways))
-    if required <= 0 and surplus <= 0 and job.descriptors.kind is JobKind.TRAINING:
-        surplus = cheapest_step_j(job, ways) * (SPEED_WORTH if objective == "throughput" else 1.0)
-    return Promise(required, surplus, "late" if late else kind, promised)
+        promised = max(promised, needed)
+    required, kind = _owed(promised, best, margin, relax)
+    value = worth(outlook, work_of(status, ways, outlook, most=step_worth))
+    surplus = value.step_j
+    if value.later is not None and may_wait and not late:
+        return Promise(0.0, surplus, rests=rests, later=value.later)
+    spread = job.mode is Mode.SPREAD
+    rests = rests and (here is None or here.mean >= ENOUGH * min(promised, best))
+    if here is not None and here.mean < required:
+        short = here.mean < min(promised, best)
+        grows = spread and short and not stays and relax < ANYWHERE
+        if not grows and (relax or stays or rests or not short):
+            required, kind = here.mean * _BELOW, "short" if short else "tight"
+            surplus += missed_w / promised if short and not spread else 0.0
+    elif relax == ANYWHERE:
+        # Replicas without requests to answer would be none at all.
+        required, kind = (0.5 * required if spread else 0.0), "short"
+        surplus += missed_w / promised if promised > 0 and not spread else 0.0
+    return Promise(required, surplus, "late" if late else kind, promised, rests)
 
 
-def _relaxed(
-    job: Job, required: float, every: Sequence[Rate], best: float
-) -> tuple[float, Literal["sure", "likely", "short"]]:
-    """A requirement that admits what likely keeps the promise, or else what comes nearest."""
-    likely = [rate for rate in every if rate.likely >= required]
-    if not likely:
-        return NEAR_BEST * best, "short"
-    if job.mode is Mode.SPREAD:
-        # Its slots add up over types: the sum is taken down by the widest of their intervals.
-        lowest = required * min(rate.surely / rate.likely for rate in every if rate.likely > 0)
-    else:
-        lowest = min(rate.surely for rate in likely)
-    return (required, "sure") if lowest >= required else (lowest * _BELOW, "likely")
-
-
-def steps_left(status: JobStatus) -> float | None:
-    """Steps the job has still to do; None where it was not said how many there are."""
-    total = status.job.total_steps
-    return None if total is None else max(0.0, total - status.steps_done)
+def _owed(
+    promised: float, best: float, margin: float, relax: int
+) -> tuple[float, Literal["sure", "tight", "short"]]:
+    """The promise with its margin where a place gives that, else the promise, else nearly all."""
+    if promised <= 0 or best <= 0:
+        return promised, "sure"
+    if not relax and promised * (1 + margin) <= best:
+        return promised * (1 + margin), "sure"
+    return (promised, "tight") if promised <= best else (NEAR_BEST * best, "short")
 
 
 def for_deadline(status: JobStatus, now: datetime) -> float | None:
@@ -170,8 +155,8 @@ def for_deadline(status: JobStatus, now: datetime) -> float | None:
 
 
 _TOLD = {
-    "likely": "only the average keeps the promise of",
-    "short": "nothing keeps the promise, nearly the best there is will do, for",
+    "tight": "no free place keeps the promise with its margin, of",
+    "short": "no place keeps the promise, what comes near will do, for",
     "late": "the deadline cannot be met, best effort, for",
 }
 

@@ -120,9 +120,9 @@ def _placements(plan: Plan, promised: Mapping[str, float], rates: Sequence[Rate]
                 "throughput": placement.throughput,
                 "required_throughput": promised.get(placement.job, 0.0),
                 "power_limit_w": placement.power_limit_w,
-                "expected": rate.likely,
-                "expected_low": rate.surely,
-                "expected_high": rate.at_most,
+                "expected": rate.mean,
+                "expected_low": rate.low,
+                "expected_high": rate.high,
             }
             for placement, rate in zip(plan.placements, rates, strict=True)
             for slot in placement.slots

@@ -9,23 +9,23 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal, Self
 
 from gogh_core.errors import InvalidInput
+from gogh_core.planning.objectives import OBJECTIVES, Objective
 
-__all__ = ["Objective", "Request"]
-
-Objective = Literal["energy", "throughput"]
+__all__ = ["Request"]
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
     """One cycle's wishes; None means what the settings say.
 
-    `objective` is `energy` (promises kept for the least watts) or `throughput` (the same promises,
-    and best-effort jobs as fast as the cluster allows). `pin`, `drain` and `power_cap_w` are
-    standing orders: a run that is no dry run records them, and they last until they are lifted.
+    Every `objective` keeps the same promises: `energy` for the least energy of the work, `watts`
+    for the least draw of the window, `throughput` with work done as fast as the cluster allows,
+    `cost` and `carbon` for the least of a curve (`objectives`). `pin`, `drain` and `power_cap_w`
+    are standing orders: a run that is no dry run records them, and they last until they are lifted.
     """
 
     reason: str = "schedule"
-    objective: Objective = "energy"
+    objective: Objective | None = None
     solver: Literal["glpk", "highs"] | None = None
     gap: float | None = None
     time_limit_s: float | None = None
@@ -37,13 +37,18 @@ class Request:
     wait_for_approval: bool = False
     who: str = ""
     """Who asks; stands with the orders that the request gives."""
+    increment: bool = False
+    """Only jobs that wait are planned; what runs stays where it is."""
 
     def __post_init__(self) -> None:
         for name in ("pin", "drain"):
             object.__setattr__(self, name, tuple(sorted(set(getattr(self, name)))))
         for good, what in (
             (bool(self.reason.strip()), "reason is empty"),
-            (self.objective in ("energy", "throughput"), f"objective is {self.objective!r}"),
+            (
+                self.objective in (None, *OBJECTIVES),
+                f"objective is {self.objective!r}, not one of {', '.join(OBJECTIVES)}",
+            ),
             (self.solver in (None, "glpk", "highs"), f"solver is {self.solver!r}"),
             (self.gap is None or 0 <= self.gap <= 1, f"gap is {self.gap}, not within 0 and 1"),
             (_over_zero(self.time_limit_s), f"time limit is {self.time_limit_s} s"),

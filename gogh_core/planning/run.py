@@ -19,6 +19,7 @@ import duckdb
 from gogh_core.cluster import ClusterManager, basis_of, require_password
 from gogh_core.domain import ClusterState, Cycle, Plan
 from gogh_core.errors import GoghError, StoreError
+from gogh_core.planning.aims import aim_of
 from gogh_core.planning.alone import disturbed_enough
 from gogh_core.planning.budget import Budget
 from gogh_core.planning.cycles import CycleLost, Turn, end_cycle, keep, take_turn
@@ -144,7 +145,9 @@ def run_cycle(
     if turn.kind != "mine":
         return _not_mine(run)
     try:
-        return _resume(run, turn.plan_id) if turn.plan_id else _plan(run)
+        if turn.plan_id:
+            return _resume(run, turn.plan_id)
+        return _increment(run) if request.increment else _plan(run)
     except CycleLost as lost:
         return _lost(run, str(lost))
     except BaseException as error:
@@ -199,13 +202,34 @@ def _plan(run: _Run) -> CycleReport:
     return _emit(run, made.plan, state)
 
 
+def _increment(run: _Run) -> CycleReport:
+    """Between two windows: place what waits beside what runs, with what is known already."""
+    from gogh_core.telemetry import trusted
+
+    state = run.step("state", lambda: read_state(run.manager, run.settings, run.clock()))
+    run.facts["basis"] = state
+    made, estimated = _allocate(run, state, Ingested(None, None, trusted(run.store)))
+    run.step("store", lambda: _store(run, made, estimated))
+    return _emit(run, made.plan, state)
+
+
 def _allocate(run: _Run, state: ClusterState, ingested: Ingested) -> tuple[Allocated, Estimated]:
     settings, capabilities = run.settings, run.manager.capabilities
     estimated = run.step(
-        "estimate", lambda: estimate_step(run.store, settings, state, run.clock(), capabilities)
+        "estimate",
+        lambda: estimate_step(
+            run.store,
+            settings,
+            state,
+            run.clock(),
+            capabilities,
+            increment=run.request.increment,
+        ),
     )
     run.degraded += estimated.degraded
     now = run.clock()
+    aim = aim_of(settings, run.request, now)
+    run.degraded += aim.degraded
     # What the request orders is recorded by now, unless it is a dry run.
     request = run.request if run.request.dry_run else run.request.without_orders()
     made = run.step(
@@ -222,6 +246,7 @@ def _allocate(run: _Run, state: ClusterState, ingested: Ingested) -> tuple[Alloc
             budget_s=run.budget.left_s,
             spent=disturbed_enough(run.store, settings, run.clock()),
             orders=list_orders(run.store),
+            aim=aim,
         ),
     )
     run.degraded += made.degraded

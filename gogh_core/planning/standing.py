@@ -98,7 +98,7 @@ class Standing:
             if job.id not in live:
                 continue
             need = job.required_throughput
-            types = {rate.gpu_type for rate in rates(live[job.id].job, ways) if rate.surely >= need}
+            types = {rate.gpu_type for rate in rates(live[job.id].job, ways) if rate.mean >= need}
             shut = types.intersection(barred.get(job.id, ()))
             mine = [order for s, order in self.drained.items() if kinds.get(s) in types]
             mine += [order for s, order in self.closing.items() if kinds.get(s) in shut]

@@ -7,17 +7,16 @@ and a list of what it had to do without; it raises UnsafeToPlan when going on co
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from gogh_core.allocation import greedy, plan
+from gogh_core.allocation import Effort, greedy, plan
 from gogh_core.cluster import Capabilities, ClusterManager
-from gogh_core.domain import ClusterState, Cycle, Descriptors, JobState, Mode, Plan, PowerState
+from gogh_core.domain import ClusterState, Cycle, JobState, Plan
 from gogh_core.errors import (
     ClusterUnavailable,
     GoghError,
@@ -27,9 +26,11 @@ from gogh_core.errors import (
 )
 from gogh_core.planning.alone import FOREIGN
 from gogh_core.planning.budget import OverBudget
+from gogh_core.planning.kept_options import keep_options, kept_options, wanted
+from gogh_core.planning.objectives import Aim
 from gogh_core.planning.orders import Order
 from gogh_core.planning.problem import Draft, draft_problem
-from gogh_core.planning.promises import some
+from gogh_core.planning.promises import ANYWHERE, WITHOUT_MARGIN, some
 from gogh_core.planning.request import Request
 from gogh_core.settings import Settings
 from gogh_core.store import Store, fetch
@@ -54,6 +55,8 @@ __all__ = [
 
 _TRIES = 3
 _LIVE = (JobState.WAITING, JobState.RUNNING, JobState.MOVING)
+_LEAST_WORK = 0.5
+"""Work for planning once more, also when the first plan took all there was."""
 LEAST_WINDOW = 0.2
 """A replan late in its window is made for at least this share of one: its moves last longer."""
 
@@ -217,8 +220,16 @@ def estimate_step(
     state: ClusterState,
     now: datetime,
     capabilities: Capabilities,
+    *,
+    increment: bool = False,
 ) -> Estimated:
-    """Estimate the queue and the running jobs on all GPU types of the cluster."""
+    """Estimate the queue and the running jobs on all GPU types of the cluster.
+
+    An increment takes what the last cycle estimated where that knows all its classes.
+    """
+    kept = kept_options(settings, wanted(state, ended=False)) if increment else None
+    if kept is not None:
+        return Estimated(*kept)
     from gogh_core.estimation import Catalog, Estimator, load_estimator
 
     degraded: list[str] = []
@@ -234,18 +245,17 @@ def estimate_step(
     except GoghError as error:
         degraded.append(f"measurements cannot be used ({error}): estimated from declarations")
         catalog = Catalog.empty()
-    jobs = [status.job for status in state.jobs if status.state in _LIVE]
-    classes: dict[str, Descriptors] = {job.job_class: job.descriptors for job in jobs}
-    counts = {1, *(m for job in jobs if job.mode is Mode.GANG for m in job.gpu_counts)}
-    types = {s.server.gpu_type for s in state.servers if s.power is not PowerState.DOWN}
+    known = wanted(state, ended=True)
+    classes, types, counts = known
     options = estimator.options(
         catalog,
         [classes[name] for name in sorted(classes)],
-        sorted(types),
-        gpu_counts=sorted(counts),
+        types,
+        gpu_counts=counts,
         confidence=settings.estimation.confidence,
         pairs=settings.allocation.share and capabilities.pairs_named_jobs,
     )
+    keep_options(settings, options, estimator.version, known)
     return Estimated(options, estimator.version, tuple(degraded))
 
 
@@ -272,21 +282,22 @@ def allocate_step(
     budget_s: float | None = None,
     spent: Collection[str] = (),
     orders: Sequence[Order] = (),
+    aim: Aim | None = None,
 ) -> Allocated:
-    """Problem in, plan out; a solver that fails or runs out of time still gives a plan.
+    """Problem in, plan out; a solver that fails or runs out of work still gives a plan.
 
-    Jobs that would wait because no free place surely keeps their promise are planned once more
-    with what likely does, and running ones with what they have: a place that may fall short is
-    better than none. `spent` jobs stay where they are, unless pins, drains and the cap cannot be
-    kept without them.
+    Jobs that would wait because no free place keeps their promise with its margin are planned once
+    more without the margin, and running ones with what they have; those that still wait are planned
+    with any place: a slow one is better than none. `spent` jobs stay where they are, unless pins,
+    drains and the cap cannot be kept without them.
     """
     limit_s = request.time_limit_s or settings.allocation.time_limit_s
     if budget_s is not None:
         limit_s = max(1.0, min(limit_s, budget_s))
-    deadline = time.monotonic() + limit_s
+    effort = Effort(_work(settings, request), time_limit_s=limit_s)
     state, held = _trusted_part(state, trust)
 
-    def solve(share: float, relax: Collection[str] = ()) -> Allocated:
+    def solve(share: float, relax: Mapping[str, int]) -> Allocated:
         draft = _draft(
             lambda: draft_problem(
                 state,
@@ -300,24 +311,45 @@ def allocate_step(
                 relax=relax,
                 spent=spent,
                 orders=orders,
+                aim=aim,
             )
         )
-        left_s = max(1.0, share * (deadline - time.monotonic()))
-        solved, degraded = _solve(draft, settings, request, left_s, estimated.version)
+        mine = effort.part(share, least=_LEAST_WORK)
+        mine.stop_by(share * effort.left_s)
+        solved, degraded = _solve(draft, settings, request, mine, estimated.version)
         solved = draft.told(solved)
         return Allocated(draft, solved, _carried_out(solved, draft, cycle), degraded)
 
-    made, told = solve(0.6), tuple[str, ...]()
+    relax: dict[str, int] = {}
+    made, told = solve(0.6, relax), tuple[str, ...]()
     if made.solved.status == "infeasible" and made.draft.spared:
         told = (f"{some(made.draft.spared)} disturbed too often in a day: no plan without that",)
         spent = ()
-        made = solve(0.6)
-    relax = _left_out(made)
-    if relax:
-        again = solve(1.0, relax)
-        if len(again.solved.waiting) <= len(made.solved.waiting):
+        made = solve(0.6, relax)
+    for level, share in ((WITHOUT_MARGIN, 0.6), (ANYWHERE, 1.0)):
+        out = _left_out(made)
+        if not out:
+            break
+        relax |= dict.fromkeys(out, level)
+        # All that run may stay: otherwise the next pass would stop others in their place.
+        relax |= {job.id: WITHOUT_MARGIN for job in made.draft.problem.jobs if job.at}
+        again = solve(share, relax)
+        if _left(again) <= _left(made):
             made = again
     return replace(made, degraded=(*told, *made.degraded))
+
+
+def _work(settings: Settings, request: Request) -> float:
+    """The solver's work: what the clock left of the cycle is no part of it."""
+    allocation = settings.allocation
+    if request.time_limit_s is not None:
+        return Effort(time_limit_s=request.time_limit_s).limit
+    return allocation.work_limit or Effort(time_limit_s=allocation.time_limit_s).limit
+
+
+def _left(made: Allocated) -> tuple[int, int]:
+    """Jobs that are stopped and jobs that wait: no job is stopped to place several others."""
+    return len(made.solved.stops), len(made.solved.waiting)
 
 
 def _left_out(made: Allocated) -> frozenset[str]:
@@ -325,13 +357,8 @@ def _left_out(made: Allocated) -> frozenset[str]:
     if made.solved.status == "infeasible":
         return frozenset()
     waits = {waiting.job for waiting in made.solved.waiting}
-    return frozenset(
-        job.id
-        for job in made.draft.problem.jobs
-        if job.id in waits
-        and job.required_throughput > 0
-        and (job.at or made.draft.kinds[job.id] in ("sure", "late"))
-    )
+    jobs = made.draft.problem.jobs
+    return frozenset(job.id for job in jobs if job.id in waits and job.required_throughput > 0)
 
 
 def _trusted_part(state: ClusterState, trust: Trust | None) -> tuple[ClusterState, frozenset[str]]:
@@ -361,13 +388,13 @@ def _draft(make: Callable[[], Draft]) -> Draft:
 
 
 def _solve(
-    draft: Draft, settings: Settings, request: Request, limit_s: float, version: str
+    draft: Draft, settings: Settings, request: Request, effort: Effort, version: str
 ) -> tuple[Plan, tuple[str, ...]]:
     gap = settings.allocation.gap if request.gap is None else request.gap
     solver = request.solver or settings.allocation.solver
-    versions = {"estimator": version}
+    versions = {"estimator": version, **(draft.outlook.facts if draft.outlook else {})}
     try:
-        solved = plan(draft.posed, solver=solver, gap=gap, time_limit_s=limit_s, versions=versions)
+        solved = plan(draft.posed, solver=solver, gap=gap, effort=effort, versions=versions)
     except SolverFailed as error:
         solved = greedy(draft.posed, versions=versions)
         return solved, (f"the solver failed ({error}): planned by the greedy rule",)
@@ -375,6 +402,8 @@ def _solve(
         return solved, (f"the solver ran out of time: gap {solved.gap:.2%}, asked {gap:.2%}",)
     if solved.status == "greedy":
         return solved, ("planned by the greedy rule: nothing better was found in time",)
+    if effort.spent and solved.status == "feasible":
+        return solved, (f"the solver's work ran out: gap {solved.gap:.2%}, asked {gap:.2%}",)
     return solved, ()
 
 

@@ -19,7 +19,7 @@ from gogh_core.allocation import Option, OptionTable
 from gogh_core.cluster import Capabilities
 from gogh_core.settings import Settings
 
-__all__ = ["OPTIONS", "Rate", "Spot", "Way", "Ways", "options_table", "rates_of"]
+__all__ = ["OPTIONS", "Rate", "Spot", "Way", "Ways", "options_table", "rates_of", "together"]
 
 OPTIONS = pa.schema(
     {
@@ -49,16 +49,16 @@ Way = tuple[str, int, str, str | None, float | None]
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """A throughput: at the chosen confidence, and on average."""
+    """A throughput: the low end of its interval, and on average."""
 
     gpu_type: str
-    surely: float
-    likely: float
+    low: float
+    mean: float
 
     @property
-    def at_most(self) -> float:
-        """The mirror of `surely`: intervals are symmetric in logarithms."""
-        return self.likely * self.likely / self.surely if self.surely > 0 else self.likely
+    def high(self) -> float:
+        """The mirror of `low`: intervals are symmetric in logarithms."""
+        return self.mean * self.mean / self.low if self.low > 0 else self.mean
 
 
 @dataclass(frozen=True)
@@ -68,8 +68,8 @@ class Ways:
     table: pa.Table
     alone: Mapping[tuple[str, int], Sequence[Rate]]
     """What each class reaches alone, on each GPU type."""
-    step_j: Mapping[tuple[str, int], float]
-    """Energy of a step on the most efficient option."""
+    step_j: Mapping[tuple[str, int], Mapping[str, float]]
+    """Energy of a step by GPU type, the GPUs' share of their server's own draw included."""
     classes: frozenset[str] = field(default_factory=frozenset)
     tried: Mapping[str, float] = field(default_factory=dict)
     """Classes that are unlikely to run anywhere, with the best probability there is."""
@@ -81,9 +81,13 @@ class Ways:
         settings: Settings,
         capabilities: Capabilities,
         gpu_types: Collection[str],
+        classes: Collection[str],
         in_use: Collection[Spot] = (),
+        base_w: Mapping[str, float] | None = None,
     ) -> Ways:
         """The rows that this cluster and its manager can carry out and that likely run at all.
+
+        `base_w` is by GPU type what a GPU's share of its server's own draw is.
 
         What is in use runs, whatever the estimates think of it. A class that nowhere likely runs is
         tried where it is likeliest: waiting would teach nobody anything.
@@ -91,6 +95,7 @@ class Ways:
         keep = pc.is_in(
             options["gpu_type"].cast(pa.string()), pa.array(sorted(gpu_types), pa.string())
         )
+        keep = pc.and_(keep, _of_classes(options, classes))
         surely_runs = pc.greater_equal(
             options["feasible_probability"], settings.estimation.minimum_feasible
         )
@@ -104,16 +109,15 @@ class Ways:
         table = options.filter(keep)
         alone = table.filter(pc.is_null(table["class_b"]))
         keys = list(zip(_texts(alone, "class_a"), alone["gpus"].to_pylist(), strict=True))
-        power = _floats(alone, "power_w")
-        surely = _floats(alone, "throughput_a")
-        with np.errstate(divide="ignore"):
-            step_j = np.where(surely > 0, power / surely, np.inf)
+        kinds, means = _texts(alone, "gpu_type"), _floats(alone, "mean_a")
+        share_w = np.array([(base_w or {}).get(kind, 0.0) for kind in kinds])
+        watts = _floats(alone, "power_w") + share_w * alone["gpus"].to_numpy()
         paired = table.filter(pc.is_valid(table["class_b"]))
         names = {*_texts(table, "class_a"), *_texts(paired, "class_b")}
         return cls(
             table,
-            _gathered(keys, _texts(alone, "gpu_type"), surely, _floats(alone, "mean_a")),
-            {k: v for k, v in _least(keys, step_j).items() if np.isfinite(v)},
+            _gathered(keys, kinds, _floats(alone, "throughput_a"), means),
+            _step_j(keys, kinds, watts, means),
             frozenset(names),
             likeliest,
         )
@@ -124,7 +128,7 @@ class Ways:
         return {way[:4]: rate for way, rate in found.items()}
 
     def with_options(self, more: Sequence[Option]) -> OptionTable:
-        """All of them, and some more, as a problem wants them."""
+        """All of them at their means, and some more, as a problem wants them."""
         table = self.table
         types, type_id = _codes(_texts(table, "gpu_type") + [o.gpu_type for o in more])
         first = _texts(table, "class_a") + [o.classes[0] for o in more]
@@ -133,7 +137,7 @@ class Ways:
         class_b = np.full(len(first), -1, dtype=np.int64)
         shared = np.array([name is not None for name in second], dtype=bool)
         class_b[shared] = codes[len(first) :]
-        rates_b = np.append(_floats(table, "throughput_b"), np.zeros(len(more)))
+        rates_b = np.append(_floats(table, "mean_b"), np.zeros(len(more)))
         return OptionTable(
             types,
             classes,
@@ -141,7 +145,7 @@ class Ways:
             np.append(table["gpus"].to_numpy(), [o.gpus for o in more]).astype(np.int64),
             codes[: len(first)],
             class_b,
-            np.append(_floats(table, "throughput_a"), [o.throughput[0] for o in more]),
+            np.append(_floats(table, "mean_a"), [o.throughput[0] for o in more]),
             np.where(shared, rates_b, 0.0),
             np.append(_floats(table, "power_w"), [o.power_w for o in more]),
             np.append(_floats(table, "power_limit_w"), np.full(len(more), np.nan)),
@@ -164,12 +168,29 @@ def rates_of(options: pa.Table, ways: Collection[Way]) -> dict[Way, Rate]:
     return {way: found[way] for way in ways if way in found}
 
 
+def together(rates: Sequence[Rate | None]) -> Rate | None:
+    """What the spots of one job give together; None when it runs nowhere, or one is not known."""
+    known = [rate for rate in rates if rate is not None]
+    if not known or len(known) < len(rates):
+        return None
+    low, mean = sum(rate.low for rate in known), sum(rate.mean for rate in known)
+    return Rate(known[0].gpu_type, low, mean)
+
+
 def options_table(rows: Sequence[Mapping[str, Any]]) -> pa.Table:
     """A small options table by hand; what is not given is null, feasible and measured."""
     usual = {"feasible_probability": 1.0, "network": "measured"}
     full = [{**usual, "mean_a": row.get("throughput_a"), **row} for row in rows]
     full = [{**row, "mean_b": row.get("mean_b", row.get("throughput_b"))} for row in full]
     return pa.Table.from_pylist(full, schema=OPTIONS)
+
+
+def _of_classes(options: pa.Table, classes: Collection[str]) -> Any:
+    """Which rows are of these classes only."""
+    names = pa.array(sorted(classes), pa.string())
+    other = options["class_b"].cast(pa.string())
+    both = pc.or_(pc.is_null(other), pc.is_in(other, names))
+    return pc.and_(pc.is_in(options["class_a"].cast(pa.string()), names), both)
 
 
 def _in_use(options: pa.Table, spots: Collection[Spot]) -> Any:
@@ -212,16 +233,20 @@ def _codes(names: Sequence[str]) -> tuple[list[str], Any]:
 
 
 def _gathered(
-    keys: Sequence[tuple[str, int]], types: Sequence[str], surely: Any, likely: Any
+    keys: Sequence[tuple[str, int]], types: Sequence[str], lows: Any, means: Any
 ) -> dict[tuple[str, int], list[Rate]]:
     found: dict[tuple[str, int], list[Rate]] = {}
-    for key, kind, low, mean in zip(keys, types, surely.tolist(), likely.tolist(), strict=True):
+    for key, kind, low, mean in zip(keys, types, lows.tolist(), means.tolist(), strict=True):
         found.setdefault(key, []).append(Rate(kind, low, mean))
     return found
 
 
-def _least(keys: Sequence[tuple[str, int]], values: Any) -> dict[tuple[str, int], float]:
-    found: dict[tuple[str, int], float] = {}
-    for key, value in zip(keys, values.tolist(), strict=True):
-        found[key] = min(found.get(key, value), value)
+def _step_j(
+    keys: Sequence[tuple[str, int]], types: Sequence[str], watts: Any, means: Any
+) -> dict[tuple[str, int], dict[str, float]]:
+    found: dict[tuple[str, int], dict[str, float]] = {}
+    for key, kind, power_w, mean in zip(keys, types, watts.tolist(), means.tolist(), strict=True):
+        if mean > 0:
+            by_type = found.setdefault(key, {})
+            by_type[kind] = min(by_type.get(kind, power_w / mean), power_w / mean)
     return found

@@ -8,7 +8,7 @@ automation makes a replan of them, one for a whole storm.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal, Self
@@ -18,7 +18,19 @@ from gogh_core.settings import Settings
 
 __all__ = ["Event", "Kind", "Seen", "look"]
 
-Kind = Literal["server_lost", "gpu_lost", "urgent_job", "slo_missed", "power_cap_changed"]
+Kind = Literal[
+    "server_lost",
+    "gpu_lost",
+    "urgent_job",
+    "slo_missed",
+    "power_cap_changed",
+    "queue_changed",
+    "still_waiting",
+]
+_LIVE = (JobState.WAITING, JobState.RUNNING, JobState.MOVING)
+_SHOWN = 4
+_STUCK_S = 30.0
+"""A job that waits longer than this found no place in an increment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +43,9 @@ class Event:
 
     @property
     def name(self) -> str:
-        """As Prefect's event feed shows it."""
+        """As Prefect's event feed shows it; what an increment answers is no reason to replan."""
+        if self.kind == "queue_changed":
+            return "gogh.queue.changed"
         return f"gogh.event.{self.kind}"
 
 
@@ -43,6 +57,9 @@ class Seen:
     lost_gpus: tuple[str, ...] = ()
     urgent: tuple[str, ...] = ()
     missed: tuple[str, ...] = ()
+    waiting: tuple[str, ...] = ()
+    placed: tuple[str, ...] = ()
+    stuck: tuple[str, ...] = ()
     power_cap_w: float | None = None
 
     def save(self, path: Path) -> None:
@@ -57,10 +74,13 @@ class Seen:
         """What the last look kept; None before the first one, or when it cannot be read."""
         try:
             raw = json.loads(path.read_text(encoding="utf-8"))
-            lists = {k: tuple(raw[k]) for k in ("down", "lost_gpus", "urgent", "missed")}
+            lists = {k: tuple(raw[k]) for k in _LISTS}
             return cls(**lists, power_cap_w=raw["power_cap_w"])
         except (OSError, ValueError, KeyError, TypeError):
             return None
+
+
+_LISTS = ("down", "lost_gpus", "urgent", "missed", "waiting", "placed", "stuck")
 
 
 def look(
@@ -82,6 +102,9 @@ def look(
             )
         ),
         missed=tuple(sorted(missed)),
+        waiting=_jobs(state, placed=False),
+        placed=_jobs(state, placed=True),
+        stuck=_stuck(state),
         power_cap_w=settings.allocation.power_cap_w,
     )
     return now, [] if before is None else _began(before, now, settings)
@@ -103,7 +126,37 @@ def _began(before: Seen, now: Seen, settings: Settings) -> list[Event]:
     if before.power_cap_w != now.power_cap_w:
         cap = "none" if now.power_cap_w is None else f"{now.power_cap_w:,.0f} W"
         told.append(Event("power_cap_changed", "cluster", f"the power cap is now {cap}"))
+    stuck = _new(before.stuck, now.stuck)
+    if stuck:
+        told.append(Event("still_waiting", "queue", f"{_some(stuck)} found no place beside others"))
+    came, left = _new(before.waiting, now.waiting), _new(now.placed, before.placed)
+    if came or left:
+        said = [f"{_some(came)} came"] if came else []
+        said += [f"{_some(left)} left"] if left else []
+        told.append(Event("queue_changed", "queue", ", ".join(said)))
     return told
+
+
+def _jobs(state: ClusterState, *, placed: bool) -> tuple[str, ...]:
+    """Jobs that have a place, or that wait for one."""
+    live = [status for status in state.jobs if status.state in _LIVE]
+    return tuple(sorted(s.job.id for s in live if bool(s.slots) is placed))
+
+
+def _stuck(state: ClusterState) -> tuple[str, ...]:
+    waiting = [status for status in state.jobs if status.state is JobState.WAITING]
+    return tuple(
+        sorted(
+            status.job.id
+            for status in waiting
+            if (state.at - (status.since or status.job.submitted_at)).total_seconds() > _STUCK_S
+        )
+    )
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return f"{', '.join(names[:_SHOWN])}{more}"
 
 
 def _new(before: Collection[str], now: Collection[str]) -> list[str]:

@@ -61,9 +61,18 @@ def test_a_liar_among_three_owners_moves_no_estimate_by_more_than_its_interval(
     assert (moved <= wide).all()
 
 
-@pytest.mark.parametrize("factor", [10.0, 0.1])
-def test_figures_that_only_their_owner_needs_serve_their_own_class_alone(factor: float) -> None:
-    catalog = Catalog.from_table(table(["a", "b", "c"], "c", factor))
+def of_lone_class(factor: float, others: float) -> Catalog:
+    """Owner c alone has a class and reports it by `factor`, and all other classes by `others`."""
+    rows = table(["a", "b", "c"], "c", others).to_pylist()
+    for row in rows:
+        if row["job_type"] == ALONE:
+            row["throughput"] *= factor / others
+    return Catalog.from_table(pa.Table.from_pylist(rows))
+
+
+@pytest.mark.parametrize("factor", [40.0, 0.05])
+def test_an_odd_class_of_a_believed_owner_serves_itself_alone(factor: float) -> None:
+    catalog = of_lone_class(factor, others=1.0)
     own = [doubt for doubt in catalog.doubts if doubt.used]
     assert {catalog.names[doubt.job] for doubt in own} == {ALONE}
     queries = pa.table({"job_type": [ALONE], "gpu_type": ["v100"]})
@@ -72,6 +81,27 @@ def test_figures_that_only_their_owner_needs_serve_their_own_class_alone(factor:
     assert said["estimate"] == pytest.approx(factor * STEPS[ALONE], rel=0.2)
     number = catalog.index()[ALONE]
     assert number not in catalog.believed().cells.job
+
+
+@pytest.mark.parametrize("factor", [10.0, 0.1])
+def test_figures_of_an_owner_whom_others_contradict_do_not_even_serve_its_own_class(
+    factor: float,
+) -> None:
+    catalog = of_lone_class(factor, others=factor)
+    queries = pa.table({"job_type": [ALONE], "gpu_type": ["v100"]})
+    [said] = Estimator().estimate(catalog, queries).to_pylist()
+    assert said["network"] != "measured"
+    [honest] = Estimator().estimate(of_lone_class(1.0, 1.0), queries).to_pylist()
+    assert abs(np.log(said["estimate"] / honest["estimate"])) < np.log(3)
+
+
+@pytest.mark.parametrize("factor", [10.0, 0.1])
+def test_what_a_liar_told_truly_of_its_own_class_goes_on_serving_it(factor: float) -> None:
+    catalog = of_lone_class(1.0, others=factor)
+    assert {doubt.owner for doubt in catalog.doubts} == {"c"}
+    queries = pa.table({"job_type": [ALONE], "gpu_type": ["v100"]})
+    [said] = Estimator().estimate(catalog, queries).to_pylist()
+    assert said["estimate"] == pytest.approx(STEPS[ALONE], rel=0.2)
 
 
 @pytest.mark.parametrize("factor", [10.0, 0.1])

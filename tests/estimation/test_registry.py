@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import shutil
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -250,3 +251,20 @@ def test_versions_are_compared_where_no_pair_was_measured(tmp_path: Path, world:
     assert "nan" not in report.reason
     for scores in report.scores.values():
         assert math.isfinite(scores["P2"])
+
+
+@pytest.mark.parametrize("factor", [10.0, 0.1])
+def test_a_clock_that_runs_faster_or_slower_trains_the_same_network(
+    tmp_path: Path, catalog: Catalog, monkeypatch: pytest.MonkeyPatch, factor: float
+) -> None:
+    usual = retrain(catalog, Registry(tmp_path / "usual"), budget_s=3600, now=NOW, most_rounds=2)
+    real = time.monotonic
+    monkeypatch.setattr(time, "monotonic", lambda: factor * real())
+    other = retrain(catalog, Registry(tmp_path / "other"), budget_s=3600, now=NOW, most_rounds=2)
+    assert (other.candidate, other.scores) == (usual.candidate, usual.scores)
+    assert "clock" not in other.reason
+
+
+def test_a_retraining_that_the_clock_cut_short_says_so(tmp_path: Path, catalog: Catalog) -> None:
+    report = retrain(catalog, Registry(tmp_path), budget_s=0.01, now=NOW, most_rounds=12)
+    assert "stopped by the clock: 1 of 12 rounds" in report.reason

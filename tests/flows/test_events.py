@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 
 from gogh_core.domain import PowerState, Slot
 from gogh_core.settings import load
@@ -38,8 +39,36 @@ def test_a_lost_gpu_an_urgent_job_and_a_missed_promise_are_told(settings):
         ("gpu_lost", "s1:2"),
         ("urgent_job", "urgent"),
         ("slo_missed", "stays"),
+        ("queue_changed", "queue"),
     ]
-    assert "10 minutes" in events[-1].reason
+    assert "10 minutes" in events[-2].reason
+
+
+def test_jobs_that_come_and_jobs_that_leave_are_one_event_for_an_increment(settings):
+    before, _ = look(None, STATE, missed=(), settings=settings)
+    some = [status for status in STATE.jobs if not status.slots]
+    later = replace(STATE, jobs=(*some, *(job(f"new{i}") for i in range(6))))
+    _, (event,) = look(before, later, missed=(), settings=settings)
+    assert event.name == "gogh.queue.changed", "no event.*: a replan does not answer it"
+    assert event.reason.startswith("new0, new1, new2, new3 and 2 more came, ")
+    assert event.reason.endswith(" left")
+
+
+def test_a_job_that_gets_its_place_changes_no_queue(settings):
+    waiting = replace(STATE, jobs=(*STATE.jobs, job("new")))
+    before, _ = look(None, waiting, missed=(), settings=settings)
+    placed = replace(STATE, jobs=(*STATE.jobs, job("new", Slot("s1", (3,)))))
+    assert look(before, placed, missed=(), settings=settings)[1] == []
+
+
+def test_a_job_that_no_increment_could_place_is_a_reason_to_replan_once(settings):
+    new = replace(STATE, jobs=(*STATE.jobs, job("new")))
+    before, _ = look(None, new, missed=(), settings=settings)
+    later = replace(new, at=new.at + timedelta(seconds=31))
+    seen, events = look(before, later, missed=(), settings=settings)
+    assert "new" in seen.stuck
+    assert kinds(events) == [("still_waiting", "queue")]
+    assert look(seen, later, missed=(), settings=settings)[1] == []
 
 
 def test_a_power_cap_that_changes_is_told(settings, tmp_path):

@@ -6,7 +6,8 @@ import pytest
 from pydantic import ValidationError
 
 from flows.forms import OrderForm, ReplanForm, WhatIfForm
-from gogh_core.planning import Request
+from gogh_core.cli.stack import as_form
+from gogh_core.planning import OBJECTIVES, Request
 
 
 def test_the_form_as_it_stands_asks_for_nothing_special():
@@ -31,6 +32,13 @@ def test_every_field_reaches_the_request():
     assert form.to_request() == Request(
         "heat", "throughput", "highs", 0.02, 9, 0, 5000, ("j1",), ("s1",), True, True, "ann"
     )
+
+
+@pytest.mark.parametrize("objective", [None, *OBJECTIVES])
+def test_what_the_command_line_asks_of_the_server_is_what_the_form_asks(objective):
+    asked = Request("heat", objective, pin=("j1",), power_cap_w=5000.0, who="ann")
+    assert ReplanForm.model_validate(as_form(asked)).to_request() == asked
+    assert WhatIfForm(objective=objective or "settings").asked_objective == objective
 
 
 @pytest.mark.parametrize(
