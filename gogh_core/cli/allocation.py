@@ -148,9 +148,21 @@ def explain_command(
         problem, plan = _running()
     if not 0 <= time_limit < float("inf"):
         raise InvalidInput(f"the time limit is {time_limit}", todo="give seconds from 0")
-    told = explain(load_problem(problem), _load_plan(plan), job, time_limit_s=time_limit)
+    made = _load_plan(plan)
+    told = explain(load_problem(problem), made, job, time_limit_s=time_limit)
     if as_json:
-        typer.echo(json.dumps(told.to_dict()))
+        facts = {name: made.versions.get(name) for name in ("objective", "price")}
+        typer.echo(json.dumps({**told.to_dict(), **facts}))
     else:
-        for line in told.lines():
+        for line in [*told.lines(), *_objective(made)]:
             typer.echo(line)
+
+
+def _objective(plan: Any) -> list[str]:
+    """What the plan minimised; plans that were not made by a cycle do not say."""
+    name, price = plan.versions.get("objective"), plan.versions.get("price")
+    if name is None:
+        return []
+    if not isinstance(price, dict) or not isinstance(price.get("value"), int | float):
+        return [f"The plan's objective is {name}."]
+    return [f"The plan's objective is {name}, at {price['value']:.3g} {price.get('unit', '')}."]

@@ -11,7 +11,17 @@ from typer.core import TyperGroup
 
 __all__ = ["register"]
 
-_BENCHES = ("store", "ingest", "agent", "estimators", "allocation", "cluster", "cycle")
+_BENCHES = (
+    "store",
+    "ingest",
+    "agent",
+    "estimators",
+    "allocation",
+    "cluster",
+    "cycle",
+    "loop",
+    "replay",
+)
 
 
 class _OnDemand(TyperGroup):

@@ -33,7 +33,10 @@ def replan(
         bool, typer.Option("--dry-run", help="Only show what would change; nothing is sent.")
     ] = False,
     reason: Annotated[str, typer.Option(help="Stands in the plan's record.")] = "by hand",
-    objective: Annotated[str, typer.Option(help="energy or throughput.")] = "energy",
+    objective: Annotated[
+        str | None,
+        typer.Option(help="energy, watts, throughput, cost or carbon; else objective.name."),
+    ] = None,
     pin: Annotated[
         list[str] | None, typer.Option(help="A running job that stays, until `gogh unpin`.")
     ] = None,

@@ -2,7 +2,7 @@
 
 A fresh cluster in a home of its own; each cycle runs the real code (ingest, contracts, networks,
 solver, journal), then the virtual clock goes on by one window. At the end the same arrivals are run
-under two simple schedulers, and a report is left in the home.
+under other schedulers, and a report is left in the home.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,16 +22,17 @@ from gogh_core.errors import InvalidInput
 
 if TYPE_CHECKING:
     from gogh_core.cli.demo_view import View
-    from gogh_core.planning import CycleReport
+    from gogh_core.planning import CycleReport, Request
     from gogh_core.settings import Settings
     from gogh_core.simulation import SimulatedCluster
     from gogh_core.store import Store
 
 __all__ = ["register"]
 
-_RETRAIN_S = 5.0
 _GAP = 0.02
-_SOLVE_S = 20.0
+_WORK = 10.0
+_PATIENCE_S = 1800.0
+"""Far beyond what any step takes: the clock never decides, so that a seed has one outcome."""
 
 
 def register(app: typer.Typer) -> None:
@@ -70,10 +72,11 @@ def _settings(seed: int, home: Path | None) -> Settings:
     simulation = settings.simulation.model_copy(update={"seed": seed})
     cluster = settings.cluster.model_copy(update={"manager": "simulated", "mode": "act"})
     telemetry = settings.telemetry.model_copy(update={"sample_period_s": float(SAMPLE_PERIOD_S)})
-    # A few windows bring few measurements: a short time to learn from them is enough.
-    estimation = settings.estimation.model_copy(update={"retrain_budget_s": _RETRAIN_S})
+    estimation = settings.estimation.model_copy(update={"retrain_budget_s": _PATIENCE_S})
     # Small problems are the hardest to prove: the last per cent would take most of the time.
-    allocation = settings.allocation.model_copy(update={"gap": _GAP, "time_limit_s": _SOLVE_S})
+    effort = {"gap": _GAP, "work_limit": _WORK, "time_limit_s": _PATIENCE_S}
+    allocation = settings.allocation.model_copy(update=effort)
+    budgets = {"budget_s": _PATIENCE_S, "step_budget_s": _PATIENCE_S}
     return settings.model_copy(
         update={
             "allocation": allocation,
@@ -81,6 +84,7 @@ def _settings(seed: int, home: Path | None) -> Settings:
             "cluster": cluster,
             "telemetry": telemetry,
             "estimation": estimation,
+            "cycle": settings.cycle.model_copy(update=budgets),
         }
     )
 
@@ -105,7 +109,7 @@ def run_demo(settings: Settings, cycles: int, view: View) -> dict[str, Any]:
             report = plan_unattended(settings, cluster, store, view)
             view.step("the cluster runs", 0.0)
             since = cluster.now
-            cluster.advance(window_s)
+            run_window(settings, cluster, store, view)
             measured = cluster.metrics(since, cluster.now)
             rows.append(demo_report.cycle_row(report, measured))
             view.row(rows[-1])
@@ -119,14 +123,33 @@ def run_demo(settings: Settings, cycles: int, view: View) -> dict[str, Any]:
     return result
 
 
+def run_window(settings: Settings, cluster: SimulatedCluster, store: Store, view: View) -> None:
+    """Let the cluster run to the end of the window; what happens meanwhile is answered at once."""
+    from gogh_core.planning import Request
+
+    end = cluster.now + timedelta(seconds=settings.cycle.window_s)
+    replanned = cluster.now
+    while (now := cluster.advance_to_event(end)) < end:
+        request = Request(reason="jobs came or left", increment=True)
+        report = plan_unattended(settings, cluster, store, view, request)
+        calm = (now - replanned).total_seconds() >= settings.prefect.damper_s
+        if calm and report.plan is not None and report.plan.waiting:
+            replanned = now
+            plan_unattended(settings, cluster, store, view, Request(reason="jobs still wait"))
+
+
 def plan_unattended(
-    settings: Settings, cluster: SimulatedCluster, store: Store, view: View
+    settings: Settings,
+    cluster: SimulatedCluster,
+    store: Store,
+    view: View,
+    request: Request | None = None,
 ) -> CycleReport:
     """Plan one window; nobody is there to be asked, so the demo approves in its own name."""
     from gogh_core.cluster import approval_of, decide
     from gogh_core.planning import run_cycle
 
-    report = run_cycle(settings, manager=cluster, store=store, report=view.step)
+    report = run_cycle(settings, manager=cluster, store=store, report=view.step, request=request)
     word = approval_of(store, report.plan.id) if report.plan is not None else None
     if report.plan is None or word is None or word.decision != "asked":
         return report

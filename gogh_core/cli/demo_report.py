@@ -12,14 +12,18 @@ if TYPE_CHECKING:
     from gogh_core.settings import Settings
     from gogh_core.simulation import Comparison, Metrics
 
-__all__ = ["NAMES", "cycle_row", "result", "sentence", "write"]
+__all__ = ["NAMES", "cycle_row", "frontier", "result", "sentence", "strongest", "write"]
 
 NAMES = {
     "gogh": "GOGH",
     "fcfs": "first come, first served",
-    "best_fit": "best fit by energy, each window",
-    "best_fit_events": "best fit by energy, on events",
+    "best_fit_window": "best fit by energy, each window",
+    "best_fit": "best fit by energy, on events",
+    "best_fit_tuned": "best fit by energy, tuned",
+    "lucid": "packing as in Lucid",
 }
+_STRONG = ("best_fit", "best_fit_tuned", "lucid", "fcfs")
+"""The others that act on events, of which the strongest is named."""
 _STEPS = ("ingest", "retrain", "estimate", "allocate", "emit")
 
 
@@ -72,13 +76,38 @@ def result(
 
 
 def strongest(found: dict[str, Any]) -> str | None:
-    """The comparison that needs the least energy for its work; None when none did any."""
-    others = {
-        name: figures["j_per_work_s"]
+    """The strongest of the others; None when none of them did any work.
+
+    Of those that keep at least as many promises as GOGH, the one that needs the least energy for
+    its work; where none keeps as many, the one that keeps the most.
+    """
+    others: dict[str, Any] = {
+        name: figures
         for name, figures in found["comparison"].items()
-        if name != "gogh" and figures["j_per_work_s"] is not None
+        if name in _STRONG and figures["j_per_work_s"] is not None
     }
-    return min(others, key=lambda name: others[name], default=None)
+    kept = found["comparison"]["gogh"]["slo_attainment"]
+    equals = [name for name, figures in others.items() if figures["slo_attainment"] >= kept]
+    if equals:
+        return min(equals, key=lambda name: float(others[name]["j_per_work_s"]))
+    return max(others, key=lambda name: float(others[name]["slo_attainment"]), default=None)
+
+
+def frontier(found: dict[str, Any]) -> list[str]:
+    """Policies, GOGH among them, that no other beats in both energy for work and promises."""
+    scored = {
+        name: (figures["j_per_work_s"], -figures["slo_attainment"])
+        for name, figures in found["comparison"].items()
+        if figures["j_per_work_s"] is not None
+    }
+    return [
+        name
+        for name, (joules, unkept) in scored.items()
+        if not any(
+            other != (joules, unkept) and other[0] <= joules and other[1] <= unkept
+            for other in scored.values()
+        )
+    ]
 
 
 def sentence(found: dict[str, Any]) -> str:
@@ -129,14 +158,16 @@ def write(settings: Settings, found: dict[str, Any]) -> Path:
         ]
         lines.append("| " + " | ".join(str(cell) for cell in cells) + " |")
     lines += ["", "## The same jobs under other schedulers", ""]
+    best = frontier(found)
     lines += [
         "| scheduler | J per s of work | Wh | mean W | promises kept | jobs running | waiting | "
         "finished |",
         "|" + "---|" * 8,
     ]
     for name, figures in found["comparison"].items():
+        mark = r" \*" if name in best else ""
         lines.append(
-            f"| {NAMES.get(name, name)} | {_number(figures['j_per_work_s'])} | "
+            f"| {NAMES.get(name, name)}{mark} | {_number(figures['j_per_work_s'])} | "
             f"{_number(figures['energy_wh'])} | "
             f"{_number(figures['mean_w'])} | {_share(figures['slo_attainment'])} | "
             f"{figures['running']:.1f} | {figures['waiting']:.1f} | {figures['finished']} |"
@@ -147,7 +178,7 @@ def write(settings: Settings, found: dict[str, Any]) -> Path:
         "scheduler does; GOGH had to learn them. A second of work is a second of a middling GPU: "
         "the same amount of work under every scheduler, so doing less is no saving. Promises kept: "
         "the share of promised job-seconds, waiting included, in which a job got the throughput it "
-        "was promised.",
+        r"was promised. \* No other scheduler here is better in both energy for work and promises.",
         "",
     ]
     degraded = [f"- {row['window']}: {what}" for row in found["cycles"] for what in row["degraded"]]

@@ -7,7 +7,7 @@ from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
-from gogh_core.cli.demo_report import NAMES, sentence
+from gogh_core.cli.demo_report import NAMES, frontier, sentence
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -115,6 +115,9 @@ class Plain(Silent):
             self.console.print(windows_table(self.rows))
         self.console.print()
         self.console.print(comparison_table(found))
+        self.console.print(
+            "* no other is better in both energy for work and promises kept", style="dim"
+        )
         self.console.print()
         self.console.print(f"[bold green]{sentence(found)}.[/]")
         self.console.print(
@@ -242,9 +245,10 @@ def comparison_table(found: dict[str, Any]) -> Table:
         "J per s of work", "Wh", "mean W", "promises kept", "running", "waiting", "finished",
     ):  # fmt: skip
         table.add_column(name, justify="right", no_wrap=True)
+    best = frontier(found)
     for name, figures in found["comparison"].items():
         table.add_row(
-            NAMES.get(name, name),
+            NAMES.get(name, name) + (" *" if name in best else ""),
             _watts(figures["j_per_work_s"]),
             f"{figures['energy_wh']:,.0f}",
             _watts(figures["mean_w"]),

@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from gogh_core.errors import InvalidInput
 
-if TYPE_CHECKING:
-    from gogh_core.simulation import ReplayReport
-
 __all__ = ["register"]
-
-_POLICIES = ("fcfs", "best_fit", "gogh")
 
 
 def register(app: typer.Typer) -> None:
@@ -33,93 +26,72 @@ def simulate(
     ],
     throughput: Annotated[Path, typer.Option(help="Throughput table, the ground truth.")],
     cluster: Annotated[Path, typer.Option(help="Servers: id, gpu_type, gpus, base_w.")],
-    policy: Annotated[str, typer.Option(help="fcfs, best_fit, gogh, or all.")] = "gogh",
+    policy: Annotated[
+        str, typer.Option(help="A policy, several with commas, or all; gogh is one of them.")
+    ] = "gogh",
+    estimates: Annotated[
+        str,
+        typer.Option(
+            help="What gogh knows of speeds and watts: `learned` from telemetry of this run, or "
+            "the `true` means. The other policies are always told the true means."
+        ),
+    ] = "learned",
     power: Annotated[Path | None, typer.Option(help="Power table beside it.")] = None,
     trace: Annotated[str | None, typer.Option(help="Which trace of a file of several.")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first jobs.")] = None,
+    windows: Annotated[
+        int | None, typer.Option(min=1, help="Stop after so many windows (to the end otherwise).")
+    ] = None,
     window_s: Annotated[float, typer.Option(min=10, help="How often it is planned.")] = 300.0,
     promise: Annotated[
         float, typer.Option(min=0, max=1, help="Promised share of the usual throughput.")
     ] = 0.5,
-    gap: Annotated[float, typer.Option(min=0, max=1, help="Asked gap of each plan.")] = 0.01,
+    gap: Annotated[
+        float, typer.Option(min=0, max=1, help="Asked gap of each plan of gogh.")
+    ] = 0.01,
     max_hours: Annotated[
         float, typer.Option(min=0.01, help="Stop after so many hours of the trace's time.")
     ] = 1440.0,
-    seed: Annotated[int, typer.Option(help="Seed for classes that a trace does not name.")] = 0,
+    seed: Annotated[
+        int, typer.Option(min=0, help="Seed of drawn classes and of telemetry's noise.")
+    ] = 0,
+    resume: Annotated[
+        Path | None,
+        typer.Option(
+            help="Keep the run in this file, and go on with the one that is there; with several "
+            "policies, one file for each with its name behind."
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
 ) -> None:
-    """Replay a trace: energy, SLO, JCT, queueing delay, utilisation."""
-    from gogh_core.simulation import TableTruth, read_cluster, read_jobs, replay
+    """Replay a trace: energy for the work, promises kept, completion times, what was lost."""
+    from gogh_core.cli.simulation_runs import Replays, chosen_policies, replay_table
+    from gogh_core.simulation import TableTruth, read_cluster, read_jobs
 
-    chosen = _POLICIES if policy == "all" else (policy,)
-    for name in chosen:
-        if name not in _POLICIES:
-            raise InvalidInput(
-                f"policy {name!r} is not known", todo=f"known: {', '.join(_POLICIES)}, all"
-            )
-    rows = read_jobs(jobs, trace=trace, limit=limit)
-    truth = TableTruth.read(throughput, power)
-    servers = read_cluster(cluster)
-    reports = []
-    for name in chosen:
-        reports.append(
-            replay(
-                rows,
-                truth,
-                servers,
-                name,  # type: ignore[arg-type]
-                window_s=window_s,
-                promise=promise,
-                gap=gap,
-                seed=seed,
-                max_hours=max_hours,
-                report=_progress(name) if sys.stderr.isatty() else None,
-            )
-        )
-    if sys.stderr.isatty():
-        print(file=sys.stderr)
-    if as_json:
-        raw = [report.to_dict() for report in reports]
-        typer.echo(json.dumps(raw if policy == "all" else raw[0], indent=2))
-        return
-    typer.echo(_table(reports, max_hours))
-
-
-def _progress(name: str) -> Callable[[float, int], None]:
-    def show(hours: float, through: int) -> None:
-        print(f"\r{name}: {hours:.0f} h, {through} jobs through", end="", file=sys.stderr)
-
-    return show
-
-
-def _table(reports: list[ReplayReport], max_hours: float) -> str:
-    """One column for each policy, and what it does not say."""
-    lines = [("", *(report.policy for report in reports))]
-    rows: tuple[tuple[str, Callable[[ReplayReport], str]], ...] = (
-        ("jobs", lambda r: f"{r.finished} of {r.jobs}"),
-        ("left out", lambda r: f"{r.left_out}"),
-        ("simulated", lambda r: f"{r.simulated_s / 3600:.4g} of {max_hours:g} h"),
-        ("energy", lambda r: f"{r.energy_j / 3.6e6:.2f} kWh"),
-        ("mean draw", lambda r: f"{r.mean_watts:.0f} W"),
-        ("promise kept", lambda r: "-" if r.slo_attainment is None else f"{r.slo_attainment:.1%}"),
-        ("JCT mean", lambda r: _hours(r.jct_mean_s)),
-        ("JCT p95", lambda r: _hours(r.jct_p95_s)),
-        ("queueing mean", lambda r: _hours(r.queueing_mean_s)),
-        ("queueing p95", lambda r: _hours(r.queueing_p95_s)),
-        ("utilisation", lambda r: f"{r.utilisation:.1%}"),
-        ("makespan", lambda r: _hours(r.makespan_s)),
-        ("moves", lambda r: f"{r.moves}"),
+    names = chosen_policies(policy)
+    if estimates not in ("learned", "true"):
+        raise InvalidInput(f"estimates {estimates!r} are not known", todo="known: learned, true")
+    horizon_s = max_hours * 3600 if windows is None else min(max_hours * 3600, windows * window_s)
+    replays = Replays(
+        read_jobs(jobs, trace=trace, limit=limit),
+        TableTruth.read(throughput, power),
+        read_cluster(cluster),
+        window_s=window_s,
+        promise=promise,
+        gap=gap,
+        seed=seed,
+        horizon_s=horizon_s,
+        learned=estimates == "learned",
     )
-    lines += [(label, *(show(report) for report in reports)) for label, show in rows]
-    text = [f"{line[0]:14}" + "".join(f"{cell:>18}" for cell in line[1:]) for line in lines]
-    text += [f"{r.policy} {r.note}; --max-hours sets the limit" for r in reports if r.note]
-    drawn = max(report.drawn_classes for report in reports)
-    text += [f"{drawn} jobs had no class in the trace: drawn at random"] if drawn else []
-    return "\n".join(text)
-
-
-def _hours(seconds: float | None) -> str:
-    return "-" if seconds is None else f"{seconds / 3600:.2f} h"
+    several = len(names) > 1
+    found = []
+    for name in names:
+        file = resume.with_name(f"{resume.name}.{name}") if resume and several else resume
+        found.append(replays.run(name, file))
+    if as_json:
+        typer.echo(json.dumps(found if several else found[0], indent=2))
+        return
+    typer.echo(replay_table(found, horizon_s))
 
 
 def fault(

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "JOB_TEMPLATE",
+    "as_form",
     "bring_down",
     "bring_up",
     "first_cycle",
@@ -101,16 +102,12 @@ def _told(ended: list[str]) -> str:
 
 def replan_via_server(settings: Settings, request: Request, *, wait_s: float) -> dict[str, Any]:
     """Ask the server for a replan, as the UI's form does; the run's record once it has ended."""
-    form: dict[str, Any] = {
-        key: value for key, value in asdict(request).items() if value is not None
-    }
-    form |= {"pin": list(request.pin), "drain": list(request.drain)}
     api = Api(settings)
     if not api.healthy():
         raise StackError(
             "no answer", where=api.url, todo="run `gogh up`, or leave --via-server out"
         )
-    run = api.run("replan/replan", {"request": form})
+    run = api.run("replan/replan", {"request": as_form(request)})
     record = api.wait(run["id"], timeout_s=wait_s)
     return {
         "run": record["id"],
@@ -119,6 +116,13 @@ def replan_via_server(settings: Settings, request: Request, *, wait_s: float) ->
         "message": record["state"]["message"],
         "ui": settings.prefect.run_page(record["id"]),
     }
+
+
+def as_form(request: Request) -> dict[str, Any]:
+    """The request as the UI's form has it: without what is left open, and never an increment."""
+    asked = asdict(request).items()
+    form = {key: value for key, value in asked if value is not None and key != "increment"}
+    return {**form, "pin": list(request.pin), "drain": list(request.drain)}
 
 
 def bring_up(settings: Settings, *, workers: int = 1, say: Say = print) -> dict[str, Any]:

@@ -11,6 +11,7 @@ leaves no run, no row and no event in Prefect. A look does two things:
 
 from __future__ import annotations
 
+import itertools
 import json
 import time
 import uuid
@@ -29,7 +30,9 @@ if TYPE_CHECKING:
 
 __all__ = ["crash_silent", "look_once", "register"]
 
-_EVERY_S = 30.0
+_EVERY_S = 5.0
+_RUNS_EVERY = 6
+"""Runs are looked after in each sixth look at the cluster."""
 _SILENT_S = {"RUNNING": 3.0 * HEARTBEAT_S, "PENDING": 10.0 * HEARTBEAT_S}
 """A run in this state that gave no sign of life for so long has no process any more."""
 _GONE = "To do: nothing, the next cycle goes on. Why: its process ended without a word"
@@ -46,10 +49,12 @@ def watch(
     config: Annotated[Path | None, typer.Option(help="Another gogh.toml.")] = None,
 ) -> None:
     """Send what cannot wait as an event: a lost server or GPU, an urgent job, a missed promise."""
-    while True:
+    for number in itertools.count():
         settings = load(config)  # each time: a changed power cap is an event
         try:
-            told = look_once(settings, Api(settings, patience_s=5.0))
+            told = look_once(
+                settings, Api(settings, patience_s=5.0), runs=number % _RUNS_EVERY == 0
+            )
         except GoghError as error:
             if once:
                 raise
@@ -63,9 +68,10 @@ def watch(
         time.sleep(_EVERY_S)
 
 
-def look_once(settings: Settings, api: Api) -> list[str]:
-    """Look at cluster and runs; what was sent and marked, a line each."""
+def look_once(settings: Settings, api: Api, *, runs: bool = True) -> list[str]:
+    """Look at the cluster and, if asked, after runs; what was sent and marked, a line each."""
     from gogh_core.cluster import open_manager
+    from gogh_core.planning import follow
     from gogh_core.store import Store, now_utc
     from gogh_core.watch import Seen, look, missed
 
@@ -73,13 +79,14 @@ def look_once(settings: Settings, api: Api) -> list[str]:
     store = Store(settings)
     manager = open_manager(settings, store)
     since = manager.clock() - timedelta(seconds=settings.prefect.slo_missed_s)
+    follow(settings, manager, wall=now_utc())
     with locked(home / "run" / "watch.lock"):
         before = Seen.load(home / "seen.json")
         seen, events = look(before, manager.state(), missed=missed(store, since), settings=settings)
         if events:
             api.call("POST", "/events", [_as_prefect(event, now_utc()) for event in events])
         seen.save(home / "seen.json")
-    gone = crash_silent(api, now_utc())
+    gone = crash_silent(api, now_utc()) if runs else []
     return [event.reason for event in events] + [f"run {name} has no process" for name in gone]
 
 

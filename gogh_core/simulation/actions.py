@@ -13,6 +13,7 @@ from typing import Any, Literal
 from gogh_core import hardware
 from gogh_core.domain import JobState, Mode, PowerState, Slot
 from gogh_core.errors import ActionFailed, InvalidInput
+from gogh_core.simulation import life
 from gogh_core.simulation.arrivals import MOVE_S
 from gogh_core.simulation.records import JobRecord, Place, ServerRecord
 from gogh_core.simulation.site import SWITCH_OFF_S, SWITCH_ON_S
@@ -59,12 +60,13 @@ def move(
     _check_slots(world, record, slots)
     if {place.slot for place in record.places} == set(slots):
         record.limit_w = power_limit_w
+        world.touch(record)
         return
     if record.demand.job.mode is Mode.SPREAD:
         _spread_over(world, record, slots, power_limit_w)
         return
     began = record.started_s is not None
-    world.interrupt(record, "moves", graceful=True)
+    life.interrupt(world, record, "moves", graceful=True)
     record.pending = "moved" if began else "started"
     record.moves += 1
     record.moved_s = world.now_s
@@ -77,7 +79,9 @@ def hold(world: World, job_id: str) -> None:
     record = _job(world, job_id)
     record.released = False
     if record.places:
-        world.interrupt(record, "held", graceful=True)
+        life.interrupt(world, record, "held", graceful=True)
+        record.stops += 1
+        world.totals.stops += 1
 
 
 def release(world: World, job_id: str) -> None:
@@ -91,14 +95,13 @@ def switch(world: World, server_id: str, *, on: bool) -> None:
     if record.power is PowerState.DOWN:
         raise ActionFailed("does not answer", where=f"server {server_id}")
     if on and record.power in (PowerState.OFF, PowerState.SWITCHING_OFF):
-        record.power, record.ready_s = PowerState.SWITCHING_ON, world.now_s + SWITCH_ON_S
-        record.since_s = world.now_s
+        world.begin_switch(record, PowerState.SWITCHING_ON, world.now_s + SWITCH_ON_S)
     elif not on and record.power in (PowerState.ON, PowerState.SWITCHING_ON):
-        users = [job.id for job in world.jobs.values() if _uses(job, server_id)]
-        if users:
-            raise ActionFailed(f"{users[0]} runs there", where=f"server {server_id}")
-        record.power, record.ready_s = PowerState.SWITCHING_OFF, world.now_s + SWITCH_OFF_S
-        record.since_s = world.now_s
+        if world.floor.occupied(server_id):
+            users = [job for spot in world.floor.on_server(server_id) for job, _ in spot.seats]
+            first = min(users, key=lambda job: job.number)
+            raise ActionFailed(f"{first.id} runs there", where=f"server {server_id}")
+        world.begin_switch(record, PowerState.SWITCHING_OFF, world.now_s + SWITCH_OFF_S)
 
 
 def limit(world: World, server_id: str, gpu: int, watts: float) -> None:
@@ -113,6 +116,7 @@ def limit(world: World, server_id: str, gpu: int, watts: float) -> None:
             where=f"server {server_id} GPU {gpu}",
         )
     record.limits[gpu] = watts
+    world.touch_server(record)
 
 
 def fault(world: World, kind: str, target: str) -> None:
@@ -134,6 +138,7 @@ def _gpu_dies(world: World, target: str) -> None:
         hit = [p for p in job.places if p.server == record.server.id and gpu in p.gpus]
         if hit:
             _lose(world, job, hit, f"GPU {target} died")
+    world.touch_server(record)
 
 
 def _server_vanishes(world: World, target: str) -> None:
@@ -143,18 +148,19 @@ def _server_vanishes(world: World, target: str) -> None:
         hit = [place for place in job.places if place.server == target]
         if hit:
             _lose(world, job, hit, f"server {target} vanished")
+    world.touch_server(record)
 
 
 def _server_returns(world: World, target: str) -> None:
     record = _server(world, target)
     record.dead, record.silent = [], False
+    world.touch_server(record)
     if record.power is PowerState.DOWN:
-        record.power, record.ready_s = PowerState.SWITCHING_ON, world.now_s + SWITCH_ON_S
-        record.since_s = world.now_s
+        world.begin_switch(record, PowerState.SWITCHING_ON, world.now_s + SWITCH_ON_S)
 
 
 def _job_crashes(world: World, target: str) -> None:
-    world.end(_job(world, target), JobState.FAILED, "failed", "crashed")
+    life.end(world, _job(world, target), JobState.FAILED, "failed", "crashed")
 
 
 def _telemetry_stops(world: World, target: str) -> None:
@@ -186,10 +192,10 @@ _ACTIONS: dict[str, Callable[..., None]] = {
 def _lose(world: World, job: JobRecord, hit: list[Place], why: str) -> None:
     if job.demand.job.mode is Mode.SPREAD and len(hit) < len(job.places):
         for place in hit:
-            world.tell(job, "stopped", why, at=(place.server, place.gpus))
-        job.places = [place for place in job.places if place not in hit]
+            life.tell(world, job, "stopped", why, at=(place.server, place.gpus))
+        life.seat(world, job, [place for place in job.places if place not in hit])
     else:
-        world.interrupt(job, why, graceful=False)
+        life.interrupt(world, job, why, graceful=False)
 
 
 def _job(world: World, job_id: str) -> JobRecord:
@@ -205,10 +211,6 @@ def _server(world: World, server_id: str) -> ServerRecord:
         known = ", ".join(sorted(world.servers))
         raise ActionFailed("there is no such server", where=f"server {server_id}", todo=known)
     return record
-
-
-def _uses(job: JobRecord, server_id: str) -> bool:
-    return any(place.server == server_id for place in job.places)
 
 
 def _own_slots(record: JobRecord, slots: tuple[Slot, ...]) -> tuple[Slot, ...]:
@@ -237,6 +239,8 @@ def _check_slots(world: World, record: JobRecord, slots: tuple[Slot, ...]) -> No
             raise ActionFailed("a spread job takes distinct slots of one GPU", where=where)
         if count > job.max_gpus:
             raise ActionFailed(f"takes {count} GPUs, at most {job.max_gpus} allowed", where=where)
+    elif len({(slot.server, gpu) for slot in slots for gpu in slot.gpus}) < count:
+        raise ActionFailed("a gang takes distinct GPUs", where=where)
     elif count not in job.gpu_counts or len(types) > 1:
         raise ActionFailed(
             f"a gang of {list(job.gpu_counts)} cannot take {count} GPUs of {sorted(types)}",
@@ -248,10 +252,10 @@ def _check_neighbours(world: World, record: JobRecord, slot: Slot) -> None:
     job, where = record.demand.job, f"job {record.id}"
     others = [
         (other, place)
-        for other in world.jobs.values()
+        for spot in world.floor.on_server(slot.server)
+        if not set(slot.gpus).isdisjoint(spot.gpus)
+        for other, place in spot.seats
         if other is not record
-        for place in other.places
-        if place.server == slot.server and set(place.gpus) & set(slot.gpus)
     ]
     if not others:
         return
@@ -272,7 +276,7 @@ def _sit(
     delay_s: float,
     power_limit_w: float | None,
 ) -> None:
-    record.places = [_place(world, record, slot, delay_s) for slot in slots]
+    life.seat(world, record, [_place(world, record, slot, delay_s) for slot in slots])
     record.state, record.since_s = JobState.MOVING, world.now_s
     record.limit_w = power_limit_w
     record.attempt += 1
@@ -292,10 +296,10 @@ def _spread_over(
     staying = [place for place in record.places if place.slot in slots]
     for place in record.places:
         if place not in staying and (place.server, place.gpus) in record.partners:
-            world.tell(record, "stopped", "moves", at=(place.server, place.gpus))
+            life.tell(world, record, "stopped", "moves", at=(place.server, place.gpus))
     kept = {place.slot for place in staying}
     new = [_place(world, record, slot, START_S) for slot in slots if slot not in kept]
-    record.places = staying + new
+    life.seat(world, record, staying + new)
     record.partners = {
         key: partner for key, partner in record.partners.items() if Slot(*key) in kept
     }

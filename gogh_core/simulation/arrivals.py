@@ -22,10 +22,13 @@ __all__ = [
     "MOVE_S",
     "Arrivals",
     "Demand",
+    "ListedSource",
     "Source",
     "demand_from",
     "demand_to",
     "peak_rate",
+    "quarter_begins_s",
+    "quarter_of",
     "request_rate",
 ]
 
@@ -63,6 +66,20 @@ def request_rate(demand: Demand, at: datetime) -> float:
     hour = (seconds // _RATE_STEP_S) * _RATE_STEP_S / 3600
     wave = 1.0 + _WAVE * math.sin(2 * math.pi * (hour - demand.phase_h) / 24)
     return round(demand.base_rate * wave, 6)
+
+
+def quarter_of(start: datetime, now_s: float) -> int:
+    """The quarter of an hour, counted from the one in which the clock began."""
+    return math.floor((now_s + _past_quarter_s(start) + 1e-6) / _RATE_STEP_S)
+
+
+def quarter_begins_s(start: datetime, quarter: int) -> float:
+    """When a quarter of an hour begins and request rates are set anew."""
+    return quarter * _RATE_STEP_S - _past_quarter_s(start)
+
+
+def _past_quarter_s(start: datetime) -> float:
+    return (start.minute * 60 + start.second + start.microsecond / 1e6) % _RATE_STEP_S
 
 
 def peak_rate(demand: Demand) -> float:
@@ -110,6 +127,19 @@ class Source(Protocol):
     def draw(self, number: int, previous_s: float) -> Demand | None:
         """Arrival `number`, or None when nobody comes any more."""
         ...
+
+
+class ListedSource:
+    """Jobs from a list, in order of arrival."""
+
+    def __init__(self, demands: Sequence[Demand], *, mark: str | None = None) -> None:
+        self._demands = demands
+        self.mark = mark
+        """Tells this list from others, so that a saved run is resumed with its own jobs only."""
+
+    def draw(self, number: int, previous_s: float) -> Demand | None:
+        """Arrival `number` of the list."""
+        return self._demands[number] if number < len(self._demands) else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,10 +21,11 @@ from gogh_core.simulation import actions
 from gogh_core.simulation.building import new_world
 from gogh_core.simulation.disk import Disk
 from gogh_core.simulation.metrics import Metrics, between, meter_row
-from gogh_core.simulation.policies import first_come
 from gogh_core.simulation.rates import EPSILON
 from gogh_core.simulation.recorder import SpoolRecorder
 from gogh_core.simulation.records import JobRecord
+from gogh_core.simulation.released import place_released
+from gogh_core.simulation.world import World
 
 if TYPE_CHECKING:
     from gogh_core.store import Store
@@ -133,31 +134,41 @@ class SimulatedCluster:
             self._load()
             self._run_to(self._world.now_s + seconds)
 
+    def advance_to_event(self, moment: datetime) -> datetime:
+        """Run up to a moment, or until a job has come, ended or lost its place, if sooner."""
+        with self._disk.lock():
+            self._load()
+            return self._run_to((utc(moment) - self._world.start).total_seconds(), wake=True)
+
     def advance_to(self, moment: datetime) -> datetime:
         """Run the world up to a moment; where it is later already, nothing happens."""
         with self._disk.lock():
             self._load()
             return self._run_to((utc(moment) - self._world.start).total_seconds())
 
-    def _run_to(self, end_s: float) -> datetime:
+    def _run_to(self, end_s: float, *, wake: bool = False) -> datetime:
         world = self._world
-        while world.now_s < end_s:
-            self._stretch(min(end_s, (world.now_s // _COMMIT_S + 1) * _COMMIT_S))
+        seen = _standing(world)
+        while world.now_s < end_s and not (wake and _standing(world) != seen):
+            self._stretch(min(end_s, (world.now_s // _COMMIT_S + 1) * _COMMIT_S), wake=wake)
         return world.now
 
-    def _stretch(self, end_s: float) -> None:
+    def _stretch(self, end_s: float, *, wake: bool = False) -> None:
         with self._undone_on_error():
             world = self._world
+            seen = _standing(world)
             recorder = SpoolRecorder(self._settings, self._late)
             meter = []
             while world.now_s < end_s:
                 world.settle()
-                first_come(world, only=lambda job: job.released)
+                place_released(world)
                 edge_s = (world.now_s // SAMPLE_PERIOD_S + 1) * SAMPLE_PERIOD_S
-                world.step(min(end_s, edge_s), recorder)
+                world.tick(min(end_s, edge_s), recorder)
                 if world.now_s % _METER_S == 0:
                     meter.append(meter_row(world.now_s, world.totals))
-            world.settle()
+                world.settle()
+                if wake and _standing(world) != seen:
+                    break
             files = recorder.files(world)
             self._late = recorder.late
             self._commit(meter, files)
@@ -227,6 +238,8 @@ class SimulatedCluster:
     def _carry(self, action: Mapping[str, Any]) -> None:
         """What an action does, now or when it is read again."""
         actions.carry(self._world, action["do"], action["told"])
+        if action["do"] != "fault":
+            self._world.decided()
         if action["key"] is not None:
             self._keys[action["key"]] = self._world.now_s
 
@@ -304,6 +317,11 @@ class SimulatedCluster:
             steps_done=record.steps,
             power_limit_w=record.limit_w,
         )
+
+
+def _standing(world: World) -> frozenset[tuple[str, bool]]:
+    """Which jobs there are, and which of them have a place."""
+    return frozenset((job.id, bool(job.places)) for job in world.jobs.values() if job.active)
 
 
 def open_cluster(settings: Settings, store: Store | None = None) -> SimulatedCluster:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from gogh_core.simulation.records import Totals
+from gogh_core.simulation.records import CAUSES, Totals
 
 __all__ = ["Metrics", "between"]
 
@@ -38,6 +38,9 @@ class Metrics:
     """Job-seconds with a promise, and those of them in which it was kept."""
     work_s: float
     """Work done, in seconds of a middling GPU: the same amount of work under every policy."""
+    unkept_job_s: dict[str, float]
+    """Promised job-seconds that were not kept, by cause; together, promised less kept."""
+    stops: int
 
     @property
     def energy_per_work(self) -> float | None:
@@ -55,7 +58,7 @@ def _share(part: float, whole: float) -> float:
 
 def metrics_of(first: dict[str, float], last: dict[str, float]) -> Metrics:
     """Figures between two rows of the meter."""
-    gone = {name: last[name] - first[name] for name in last}
+    gone = {name: last[name] - first.get(name, 0.0) for name in last}
     seconds = gone["at_s"]
     span = seconds if seconds > 0 else 1.0
     return Metrics(
@@ -76,6 +79,8 @@ def metrics_of(first: dict[str, float], last: dict[str, float]) -> Metrics:
         promised_job_s=gone["promised_s"],
         kept_job_s=gone["attained_s"],
         work_s=gone["work_s"],
+        unkept_job_s={cause: gone[f"unkept_{cause}_s"] for cause in CAUSES},
+        stops=round(gone["stops"]),
     )
 
 
@@ -96,6 +101,9 @@ def _at(rows: Sequence[dict[str, float]], at_s: float) -> dict[str, float]:
     for row in rows[1:]:
         if row["at_s"] >= at_s:
             share = (at_s - before["at_s"]) / (row["at_s"] - before["at_s"] or 1.0)
-            return {name: before[name] + share * (row[name] - before[name]) for name in row}
+            return {
+                name: before.get(name, 0.0) + share * (row[name] - before.get(name, 0.0))
+                for name in row
+            }
         before = row
     return rows[-1]

@@ -1,9 +1,15 @@
-"""What every running job reaches and every GPU draws at one moment of the world."""
+"""What every running job reaches and every GPU draws at one moment of the world.
+
+`rates_of` goes through everything there is: ticks with telemetry use it, and it is what the
+tests compare the world's bookkeeping with.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from gogh_core import hardware
 from gogh_core.domain import JobState, Mode, PowerState
@@ -13,9 +19,20 @@ from gogh_core.simulation.truth import Run
 if TYPE_CHECKING:
     from gogh_core.simulation.world import World
 
-__all__ = ["EPSILON", "GpuLoad", "Key", "Sharing", "Tick", "rates_of", "run_at", "sharing_of"]
+__all__ = [
+    "EPSILON",
+    "GpuLoad",
+    "Key",
+    "Sharing",
+    "Tick",
+    "noise_of",
+    "rates_of",
+    "run_at",
+    "sharing_of",
+]
 
 EPSILON = 1e-6
+_NOISE = 0.03  # of a job's rate from tick to tick, log-normal
 Key = tuple[str, tuple[int, ...]]
 """A server and GPUs of it: jobs that share have the same key."""
 Sharing = dict[Key, list[JobRecord]]
@@ -87,6 +104,13 @@ def run_at(world: World, key: Key, users: list[JobRecord]) -> Run | None:
         count = sum(len(place.gpus) for place in users[0].places)
     names = tuple(record.demand.job.job_class for record in users)
     return world.truth.run(server.server.gpu_type, count, names, min(limits, default=None))
+
+
+def noise_of(world: World, tick: Tick) -> dict[str, float]:
+    """What a tick makes of each running job's rate; it depends on the seed and the time only."""
+    rng = np.random.default_rng([world.seed, 1, round(world.now_s)])
+    drawn = np.exp(_NOISE * rng.standard_normal(len(tick.rates))).tolist()
+    return dict(zip(tick.rates, drawn, strict=True))
 
 
 def _job_rates(world: World, record: JobRecord, sharing: Sharing) -> list[float]:

@@ -19,9 +19,10 @@ from gogh_core import hardware
 from gogh_core.domain import JobState, Mode, PowerState
 from gogh_core.settings import SimulationSettings
 from gogh_core.simulation.disk import OWN_FILES
+from gogh_core.simulation.life import Event
 from gogh_core.simulation.rates import GpuLoad, Tick
 from gogh_core.simulation.records import ServerRecord
-from gogh_core.simulation.world import Event, World
+from gogh_core.simulation.world import World
 
 __all__ = ["COLUMNS", "SpoolRecorder"]
 

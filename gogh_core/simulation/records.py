@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import types
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, Self, get_args, get_type_hints
 
 from gogh_core.cluster import check_job, check_server
@@ -15,12 +16,25 @@ from gogh_core.domain import JobState, JobStatus, PowerState, Server, ServerStat
 from gogh_core.errors import InvalidInput
 from gogh_core.simulation.arrivals import Demand, demand_from, demand_to
 
-__all__ = ["JobRecord", "Place", "ServerRecord", "Totals"]
+__all__ = ["CAUSES", "JobRecord", "Place", "ServerRecord", "Totals"]
+
+CAUSES = ("window", "planned", "switching", "starting", "moving", "slow")
+"""Why a promise is not kept at some moment: nobody has decided about the job since it waits; a
+decision left it waiting; its server is switching on; it starts; it moves; it runs too slowly."""
 
 
 def _plain(record: Any) -> dict[str, Any]:
     """The fields of a flat record; `asdict` would copy each of them, which takes most of a save."""
     return {name: getattr(record, name) for name in record.__slots__}
+
+
+_WORKED_OUT = frozenset(("rates", "rate", "required", "standing", "ends_s", "gpu_w", "on", "busy"))
+
+
+@cache
+def _stored(names: tuple[str, ...]) -> tuple[str, ...]:
+    """The fields that are written down; the others are worked out again from them."""
+    return tuple(name for name in names if name not in _WORKED_OUT)
 
 
 _FLAT = (bool, int, float, str)
@@ -113,6 +127,30 @@ class JobRecord:
     promised_s: float = 0.0
     attained_s: float = 0.0
     waited_s: float = 0.0
+    number: int = 0
+    """Its place in the order of arrival."""
+    at_s: float = 0.0
+    """Up to when steps, seconds and GPU-seconds were counted."""
+    gpu_s: float = 0.0
+    """GPU-seconds it has had."""
+    stops: int = 0
+    """How often it was told to stop and wait."""
+    lost: float = 0.0
+    """Steps that were done and undone."""
+    decided: bool = False
+    """Somebody has decided since it began to wait, and left it waiting."""
+    present_s: float = 0.0
+    """Job-seconds of all jobs present, up to its arrival."""
+    crowd: float = 0.0
+    """Jobs present on average from its arrival to its end."""
+    rates: list[float] = field(default_factory=list)
+    rate: float = 0.0
+    """Steps per second of each place and of the job, worked out when its place is touched."""
+    required: float = 0.0
+    standing: tuple[int, int] | None = None
+    """GPUs it has and what became of its promise, as counted by `accounts`."""
+    ends_s: float | None = None
+    """When it will be through at this rate."""
 
     @property
     def id(self) -> str:
@@ -126,7 +164,7 @@ class JobRecord:
 
     def to_dict(self) -> dict[str, Any]:
         """As it stands on disk."""
-        raw = {name: getattr(self, name) for name in self.__slots__}
+        raw = {name: getattr(self, name) for name in _stored(tuple(self.__slots__))}
         raw["demand"] = demand_to(self.demand)
         raw["state"] = self.state.value
         raw["places"] = [_plain(place) for place in self.places]
@@ -176,14 +214,24 @@ class ServerRecord:
     limits: dict[int, float] = field(default_factory=dict)
     energy_j: list[float] = field(default_factory=list)
     """Each GPU's counter."""
+    at_s: float = 0.0
+    """Up to when the counters were counted."""
+    number: int = 0
+    """Its place in the order of the servers."""
+    gpu_w: list[float] = field(default_factory=list)
+    """What each GPU draws, worked out when the server is touched."""
+    on: int = 0
+    busy: int = 0
 
     def __post_init__(self) -> None:
         if not self.energy_j:
             self.energy_j = [0.0] * self.server.gpus
+        if not self.gpu_w:
+            self.gpu_w = [0.0] * self.server.gpus
 
     def to_dict(self) -> dict[str, Any]:
         """As it stands on disk."""
-        raw = {name: getattr(self, name) for name in self.__slots__}
+        raw = {name: getattr(self, name) for name in _stored(tuple(self.__slots__))}
         raw["server"] = _plain(self.server)
         raw["power"] = self.power.value
         raw["limits"] = {str(gpu): watts for gpu, watts in sorted(self.limits.items())}
@@ -237,3 +285,16 @@ class Totals:
     """Job-seconds of work that moves, stops and faults undid."""
     work_s: float = 0.0
     """Work done, in seconds of a middling GPU of this cluster; what was undone is taken off."""
+    lost_work_s: float = 0.0
+    """Work that was undone, in the same unit."""
+    stops: int = 0
+    """Jobs that were told to stop and wait."""
+    evictions: int = 0
+    """Jobs that were thrown out because memory did not suffice."""
+    unkept_window_s: float = 0.0
+    unkept_planned_s: float = 0.0
+    unkept_switching_s: float = 0.0
+    unkept_starting_s: float = 0.0
+    unkept_moving_s: float = 0.0
+    unkept_slow_s: float = 0.0
+    """Promised job-seconds that were not kept, by cause (see `CAUSES`)."""

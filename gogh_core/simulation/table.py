@@ -18,7 +18,7 @@ from gogh_core import hardware
 from gogh_core.errors import InvalidCatalog, InvalidInput
 from gogh_core.simulation.truth import Run, limited
 
-__all__ = ["TableTruth", "read_rows"]
+__all__ = ["TableTruth", "model_key", "read_rows"]
 
 _TYPICAL_SHARE = 0.65  # of the maximum, where no power table says more
 _NEEDED = ("gpu_type", "job_type", "throughput")
@@ -151,21 +151,27 @@ class _Power:
                 highest[key] = row
         for (gpu_name, model, _), row in highest.items():
             share = float(row["avg_power_w"]) / hardware.get(gpu_name).max_w
-            for cell in ((gpu_name, _key(model)), (gpu_name, ""), ("", _key(model)), ("", "")):
+            for cell in (
+                (gpu_name, model_key(model)),
+                (gpu_name, ""),
+                ("", model_key(model)),
+                ("", ""),
+            ):
                 shares[cell].append(share)
         self._shares = {key: min(fmean(found), 1.0) for key, found in shares.items()}
 
     def alone(self, gpu_type: str, job_class: str) -> float:
         """Watts of one GPU on which the class runs alone."""
         gpu = hardware.get(gpu_type)
-        model = _key(job_class.split(" (batch size", maxsplit=1)[0])
+        model = model_key(job_class.split(" (batch size", maxsplit=1)[0])
         for key in ((gpu.name, model), ("", model), (gpu.name, ""), ("", "")):
             if key in self._shares:
                 return max(self._shares[key] * gpu.max_w, gpu.idle_w)
         return _TYPICAL_SHARE * gpu.max_w
 
 
-def _key(model: str) -> str:
+def model_key(model: str) -> str:
+    """A model's name as it is compared: letters and digits only, in lower case."""
     return "".join(mark for mark in model.lower() if mark.isalnum())
 
 

@@ -41,9 +41,12 @@ def test_the_demo_plans_every_window_and_compares(tmp_path: Path) -> None:
         assert 0 <= row["slo_attainment"] <= 1
         assert {"ingest", "retrain", "estimate", "allocate", "emit"} <= set(row["seconds"])
     assert any(row["estimate_error"] is not None for row in found["cycles"])
-    assert set(found["comparison"]) == {"gogh", "fcfs", "best_fit", "best_fit_events"}
-    first = found["comparison"]["fcfs"]["energy_wh"]
-    assert found["comparison"]["gogh"]["energy_wh"] < first
+    assert set(found["comparison"]) == {
+        "gogh", "fcfs", "best_fit_window", "best_fit", "best_fit_tuned", "lucid",
+    }  # fmt: skip
+    for figures in found["comparison"].values():
+        assert figures["j_per_work_s"] > 0
+        assert 0 <= figures["slo_attainment"] <= 1
     report = Path(found["report"]).read_text(encoding="utf-8")
     assert "first come, first served" in report
     assert "stand-in" not in report
