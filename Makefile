@@ -19,7 +19,7 @@ $(STAMP): pyproject.toml constraints.txt constraints-hashes.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@HASHES=$(HASHES) sh .ci/hashed $(BIN)/python constraints-hashes.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt torch==2.13.0
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[postgres,dev]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[postgres,dask,dev]'
 	@touch $(STAMP)
 
 run: setup
