@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +10,7 @@ from gogh_core.allocation import Problem
 from gogh_core.domain import ClusterState, Move, Plan, ServerSwitch, Slot, Stop, Waiting
 from gogh_core.planning.alone import FOREIGN
 from gogh_core.planning.watts import (
+    Limits,
     Reference,
     draw_now,
     planned_w,
@@ -112,14 +113,17 @@ class PlanDiff:
         return out
 
 
-def limits_now(state: ClusterState) -> dict[str, float | None]:
-    """The power limits under which jobs run."""
-    return {status.job.id: status.power_limit_w for status in state.jobs}
+def limits_now(state: ClusterState) -> dict[tuple[str, int], float | None]:
+    """The power limits of the GPUs that jobs run on."""
+    return {
+        (slot.server, gpu): status.power_limit_w
+        for status in state.jobs
+        for slot in status.slots
+        for gpu in slot.gpus
+    }
 
 
-def plan_diff(
-    problem: Problem, plan: Plan, limits: Mapping[str, float | None] | None = None
-) -> PlanDiff:
+def plan_diff(problem: Problem, plan: Plan, limits: Limits | None = None) -> PlanDiff:
     """What the plan changes against what the problem says is running, under these limits."""
     now = {job.id for job in problem.jobs if job.at and _ours(job.id)}
     planned: dict[str, list[Slot]] = {}

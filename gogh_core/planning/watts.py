@@ -15,13 +15,15 @@ from gogh_core.allocation import Problem, ProblemJob, greedy
 from gogh_core.domain import Plan
 from gogh_core.errors import GoghError
 
-__all__ = ["REFERENCE", "Reference", "draw_now", "planned_w", "reference", "watts_by_job"]
+__all__ = ["REFERENCE", "Limits", "Reference", "draw_now", "planned_w", "reference", "watts_by_job"]
 
 REFERENCE = "best fit"
 """The name of what every saving is told against: best fit by energy on the same estimates."""
 
 Way = tuple[str, int, tuple[str, ...], float | None]
 """How an option is looked up: GPU type, GPUs, classes in order, power limit."""
+Limits = Mapping[tuple[str, int], float | None]
+"""Power limits in force by server and GPU; a GPU that is missing has its default limit."""
 
 
 def planned_w(plan: Plan) -> float:
@@ -45,11 +47,8 @@ def watts_by_job(problem: Problem, plan: Plan) -> dict[str, float]:
     return watts
 
 
-def draw_now(problem: Problem, limits: Mapping[str, float | None] | None = None) -> float:
-    """What the present arrangement draws, by the problem's own options.
-
-    `limits` are the power limits under which jobs run now; a job not in it has the default one.
-    """
+def draw_now(problem: Problem, limits: Limits | None = None) -> float:
+    """What the present arrangement draws, by the problem's own options and these power limits."""
     limits = limits or {}
     users: dict[tuple[str, int], list[ProblemJob]] = {}
     for job in problem.jobs:
@@ -60,12 +59,12 @@ def draw_now(problem: Problem, limits: Mapping[str, float | None] | None = None)
         # A gang draws as one option over all its GPUs, a replica on each of its own.
         parts = [job.place] if job.mode == "gang" and job.at else [{p} for p in job.place]
         for cells in map(frozenset, parts):
-            name, _ = next(iter(cells))
+            name, gpu = next(iter(cells))
             sharing = sorted({user.job_class for cell in cells for user in users[cell]})
             if len(sharing) == 1 and any(len(users[cell]) > 1 for cell in cells):
                 sharing *= 2  # two jobs of one class
             kind = problem.server_of[name].gpu_type
-            ways[cells] = (kind, len(cells), tuple(sharing), limits.get(job.id))
+            ways[cells] = (kind, len(cells), tuple(sharing), limits.get((name, gpu)))
     power = _power(problem, ways.values())
     total = sum(power[way] for way in ways.values())
     for server in problem.servers:

@@ -21,13 +21,14 @@ def problem(jobs: list[ProblemJob], options: list[Option], servers: int = 2) -> 
     return Problem(300.0, 10_000.0, {"v100": IDLE_W}, machines, jobs, options)
 
 
-def as_it_runs(asked: Problem, made: Plan) -> tuple[Problem, dict[str, float | None]]:
-    """The problem with everybody where the plan puts them, and their power limits."""
+def as_it_runs(asked: Problem, made: Plan) -> tuple[Problem, dict[tuple[str, int], float | None]]:
+    """The problem with all jobs where the plan puts them, and the power limits of the GPUs."""
     at: dict[str, list[Slot]] = {}
     limits = {}
     for placement in made.placements:
         at.setdefault(placement.job, []).extend(placement.slots)
-        limits[placement.job] = placement.power_limit_w
+        for slot in placement.slots:
+            limits |= {(slot.server, gpu): placement.power_limit_w for gpu in slot.gpus}
     switched = {switch.id: switch.action == "on" for switch in made.servers}
     jobs = [
         replace(job, at=tuple(at.get(job.id, ())), pinned=False, movable=True) for job in asked.jobs
@@ -56,14 +57,14 @@ def test_a_power_limit_counts_in_what_runs_now_and_in_what_is_planned() -> None:
     made = plan(asked)
     assert made.placements[0].power_limit_w == 180.0
     assert watts_by_job(asked, made) == {"a": pytest.approx(180.0)}
-    assert draw_now(asked, {"a": 180.0}) == pytest.approx(BASE_W + 180.0 + IDLE_W)
+    assert draw_now(asked, {("s1", 0): 180.0}) == pytest.approx(BASE_W + 180.0 + IDLE_W)
     assert draw_now(asked) == pytest.approx(BASE_W + 250.0 + IDLE_W)
 
 
 def test_a_limit_of_which_no_option_is_known_draws_no_more_than_it_allows() -> None:
     options = [Option("v100", 1, ("A",), (9.0,), 250.0)]
     asked = problem([ProblemJob("a", "A", at=(Slot("s1", (0,)),))], options, servers=1)
-    assert draw_now(asked, {"a": 120.0}) == pytest.approx(BASE_W + 120.0 + IDLE_W)
+    assert draw_now(asked, {("s1", 0): 120.0}) == pytest.approx(BASE_W + 120.0 + IDLE_W)
 
 
 @settings(max_examples=60, deadline=None)
