@@ -78,7 +78,7 @@ def test_what_a_plan_says_it_draws_is_what_it_draws_once_it_runs(asked: Problem)
         s.base_w - s.off_w + s.gpus * asked.gpu_types[s.gpu_type]
         for s in asked.servers
         if s.on
-        and not any(p.slots[0].server == s.id for p in made.placements)
+        and all(slot.server != s.id for p in made.placements for slot in p.slots)
         and all(switch.id != s.id for switch in made.servers)
         and not s.keep_on
     )
